@@ -246,7 +246,6 @@ export const deliveries = pgTable(
   },
   (table) => [
     unique('deliveries_event_user').on(table.eventId, table.userId),
-    // Unused. A later release drops it.
     index('deliveries_pending')
       .on(table.channel, table.occurredAt, table.id)
       .where(sql`state = 'pending'`),

@@ -49,7 +49,6 @@ interface Cost {
 
 /** Parts of the statements that may grow, each with what it grows with. */
 const mayGrow = [
-  'with recursive head as (\n    (\n    select user_id', // the users whose messages wait in the channel
   'case when sent > 0', // messages of the days
   'array(select distinct reason', // failed messages, up to 2,000
   'count(*)::int as looked', // messages, up to 1,000 of each state
@@ -62,7 +61,7 @@ const mayGrow = [
   'delete from "channels"', // channels, each day
   'delete from "crm_accounts"', // accounts, each day
   'from (select id from users', // users, each day, in batches
-  'with recursive head', // connections and accounts, each scrape
+  'with recursive head', // connections and accounts, each scrape; the users whose messages wait in a channel
 ]
 
 const processId = idOf(0)

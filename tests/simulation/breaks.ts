@@ -89,8 +89,8 @@ const breaks: readonly Break[] = [
   {
     name: 'order: deliveries are taken as they were stored',
     file: `${relay}/pick/next.ts`,
-    from: 'where wait_ms <= 0 order by occurred_at, id limit 1',
-    to: 'where wait_ms <= 0 order by id limit 1',
+    from: '.orderBy(deliveries.occurredAt, deliveries.id)\n    .limit(1)',
+    to: '.orderBy(deliveries.id)\n    .limit(1)',
   },
   {
     name: 'claim: it ignores the claims of others',

@@ -95,7 +95,8 @@ export const deliveryAndEvent = {
   eventId: deliveries.eventId,
   attempts: deliveries.attempts,
   form: deliveries.form,
-  isEnded: sql<boolean>`coalesce(${deliveries.id} <= ${users.endedThrough}, false)`,
+  isEnded: sql<boolean>`coalesce(${deliveries.id} <= (
+    select ended_through from ${users} as own where own.id = ${deliveries.userId}), false)`,
   crmId: dealEvents.crm,
   accountId: dealEvents.accountId,
   dealId: dealEvents.dealId,

@@ -1,6 +1,6 @@
 import { and, eq, sql } from 'drizzle-orm'
 import type { Database } from '../../database/open.ts'
-import { dealEvents, deliveries, users } from '../../database/schema.ts'
+import { dealEvents, deliveries } from '../../database/schema.ts'
 import { type DealDelivery, type Delivery, deliveryAndEvent, isOfDeal } from './delivery.ts'
 
 /** The most deliveries of one page. */
@@ -43,7 +43,6 @@ async function pageAfter(
     .select(deliveryAndEvent)
     .from(deliveries)
     .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
-    .innerJoin(users, eq(users.id, deliveries.userId))
     .where(
       and(
         eq(deliveries.channel, first.channel),

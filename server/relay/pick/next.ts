@@ -13,7 +13,6 @@ import {
   dealEvents,
   deliveries,
   rules,
-  users,
 } from '../../database/schema.ts'
 import { chatOf, crmOf } from '../../people/routes.ts'
 import { channelLooks } from '../../watch/metrics.ts'
@@ -50,30 +49,46 @@ const headsOf = (channel: string) => {
  */
 export async function nextDelivery(database: Database, channel: string): Promise<Next> {
   channelLooks.inc()
+  const firstId = database
+    .select({ id: deliveries.id })
+    .from(deliveries)
+    .where(and(eq(deliveries.channel, channel), eq(deliveries.state, 'pending')))
+    .orderBy(deliveries.occurredAt, deliveries.id)
+    .limit(1)
   for (;;) {
-    const delivery = await readNext(database, channel)
-    if (delivery !== undefined) return { kind: 'delivery', delivery }
-    const [wait] = await rowsOf<{ ms: number | null; failing: boolean }>(
+    const first = await readDelivery(database, channel, sql`(${firstId})`)
+    if (first === undefined) return { kind: 'nothing' }
+    if (first.waitMs <= 0) return { kind: 'delivery', delivery: first }
+    const [found] = await rowsOf<{ free: string | null; ms: number | null; failing: boolean }>(
       database,
       sql`with ${headsOf(channel)}
-          select min(wait_ms) as ms, coalesce(bool_or(attempts > 0), false) as failing from head`,
+          select (select id::text from head where wait_ms <= 0 order by occurred_at, id limit 1) as free,
+                 min(wait_ms) as ms, coalesce(bool_or(attempts > 0), false) as failing
+          from head`,
     )
-    if (wait === undefined || wait.ms === null) return { kind: 'nothing' }
-    // It may have become free in between.
-    if (wait.ms > 0) return { kind: 'wait', ms: wait.ms, failing: wait.failing }
+    if (found?.free) {
+      const delivery = await readDelivery(database, channel, sql`${found.free}`)
+      if (delivery !== undefined) return { kind: 'delivery', delivery }
+    } else if (found?.ms) return { kind: 'wait', ms: found.ms, failing: found.failing }
   }
 }
 
-/** Reads the first delivery that need not wait, with all that decides about it; undefined if there is none. */
-async function readNext(database: Database, channel: string): Promise<Delivery | undefined> {
-  const firstFree = sql`(
-    with ${headsOf(channel)} select id from head where wait_ms <= 0 order by occurred_at, id limit 1)`
+/** Reads a delivery with all that decides about it; undefined if it is no longer pending. */
+async function readDelivery(
+  database: Database,
+  channel: string,
+  id: SQL,
+): Promise<(Delivery & { waitMs: number }) | undefined> {
   const askedAt = performance.now()
   const [row] = await database
     .select({
       ...deliveryAndEvent,
       userId: deliveries.userId,
-      isPaused: sql<boolean>`${crmAccounts.pausedAt} is not null`,
+      isPaused: sql<boolean>`exists (
+        select from ${crmAccounts} as account
+        where account.crm = ${dealEvents.crm} and account.account_id = ${dealEvents.accountId}
+          and account.paused_at is not null
+      )`,
       pendingInChannel: sql`(
         select count(*) from (
           select from ${deliveries} as each
@@ -87,16 +102,11 @@ async function readNext(database: Database, channel: string): Promise<Delivery |
     })
     .from(deliveries)
     .innerJoin(dealEvents, eq(dealEvents.id, deliveries.eventId))
-    .innerJoin(users, eq(users.id, deliveries.userId))
     .innerJoin(channels, eq(channels.id, deliveries.channel))
-    .leftJoin(
-      crmAccounts,
-      and(eq(crmAccounts.crm, dealEvents.crm), eq(crmAccounts.accountId, dealEvents.accountId)),
-    )
     .leftJoin(rules, eq(rules.userId, deliveries.userId))
     .leftJoin(crm, eq(crm.id, crmOf(deliveries.userId, dealEvents.crm)))
     .leftJoin(chat, eq(chat.id, chatOf(deliveries.userId, sql`id`)))
-    .where(and(eq(deliveries.id, firstFree), eq(deliveries.state, 'pending')))
+    .where(and(eq(deliveries.id, id), eq(deliveries.state, 'pending')))
   if (row === undefined) return undefined
   const channelFreeAt = performance.now() + row.pauseMs
   const receivedAtMs = askedAt - row.ageMs
