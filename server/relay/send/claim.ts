@@ -1,11 +1,11 @@
 import { and, eq, or, sql } from 'drizzle-orm'
-import { batchRows } from '../../database/batches.ts'
 import { pausedUntil } from '../../database/clock.ts'
 import { type Executor, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
-import { claimMs, type Delivery, type Group, isClaimed } from '../pick/delivery.ts'
+import { claimMs, type Group, isClaimed } from '../pick/delivery.ts'
 import { pauseSql } from '../schedule/pauses.ts'
+import { eventIdsOf, idsOf, isPendingIn, isUnclaimed, setShown, shownItems } from './group-sql.ts'
 
 /** The post must begin so soon after the claim, because the claim must not end before the post. */
 const postWithinMs = 9_000
@@ -115,49 +115,4 @@ export async function claim(
 function stopwatch(): () => number {
   const [steadyMs, wallMs] = [performance.now(), Date.now()]
   return () => Math.max(performance.now() - steadyMs, Date.now() - wallMs)
-}
-
-// SQL about the deliveries of one message, for this file and for what is recorded of them.
-
-/** The condition that nobody is sending a delivery. */
-export const isUnclaimed = sql`(${isClaimed} is not true)`
-
-export const idsOf = (group: readonly Delivery[]) =>
-  sql`${sql.param(group.map(({ id }) => id))}::bigint[]`
-
-export const eventIdsOf = (group: readonly Delivery[]) =>
-  sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
-
-/** The condition that a delivery is in the group and pending. */
-export const isPendingIn = (group: readonly Delivery[]) =>
-  sql`id = any(${idsOf(group)}) and state = 'pending'`
-
-/** What the list of messages shows of these deliveries, as a table `item`. */
-export const shownItems = (group: readonly Delivery[]) =>
-  sql`json_to_recordset(${JSON.stringify(
-    group.map(({ id, shown }) => ({ delivery: id, ...shown })),
-  )}::json) as item(delivery bigint, "ruleId" text, "dealName" text, "dealUrl" text, "from" text, "to" text)`
-
-/**
- * Stores what the list of messages shows. A later try may know less than an earlier one, so a missing
- * value does not replace a stored one.
- */
-export const setShown = sql`
-  deal_name = coalesce(item."dealName", deal_name), deal_url = coalesce(item."dealUrl", deal_url),
-  from_label = coalesce(item."from", from_label), to_label = coalesce(item."to", to_label)`
-
-/**
- * The first pending deliveries of a user in a channel that nobody is sending, a batch of them. Locks their rows in
- * the order of all statements.
- */
-export const firstUnclaimed = ({ userId, channel }: Delivery, condition = sql`true`) => {
-  const isWaiting = sql`state = 'pending' and ${isUnclaimed} and channel = ${channel}
-    and user_id = ${userId} and ${condition}`
-  return sql`(
-    select id from deliveries
-    where ${isWaiting} and id = any(array(
-      select id from deliveries where ${isWaiting} order by occurred_at, id limit ${batchRows}
-    ))
-    order by id for update
-  )`
 }

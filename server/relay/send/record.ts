@@ -18,7 +18,7 @@ import {
   isUnclaimed,
   setShown,
   shownItems,
-} from './claim.ts'
+} from './group-sql.ts'
 
 /**
  * The rule of each delivery. If this try knows no rule, the stored rule stays. A claim does not store it: the rule
