@@ -13,6 +13,7 @@ import {
   outside,
   portal,
   posts,
+  range,
   refusePosts,
   shareBackend,
   team,
@@ -99,6 +100,30 @@ describe.each(databaseKinds)('on %s', (kind) => {
     expect(await backend.outcomes(unlucky)).toEqual([['pending', 'internal_error']])
     expect(backend.lines.join('\n')).toContain('"delivery failed"')
     await backend.disconnect(unlucky, 'slack')
+  })
+
+  test('what waits at a disconnect is never sent, also if the user connects again at once; what failed before can be', async () => {
+    const account = { portal, team, channel }
+    const userId = await backend.connect(account)
+    refusePosts('no_text')
+    await tell([1])
+    await backend.settled()
+    outside.answerRead = () => ({ status: 503 })
+    await tell(range(2, 8))
+    await outside.accepted(() => outside.reads.length > 0)
+    await backend.disconnect(userId, 'slack')
+    await backend.connectAgain(userId, account)
+    outside.answerRead = outside.answerPost = () => undefined
+    await backend.settled()
+    const ended = range(2, 8).map(() => ['dead', 'disconnected'])
+    expect(await backend.outcomes(userId)).toEqual([['dead', 'no_text'], ...ended])
+
+    const { items } = await backend.read(userId, 'notifications/activity')
+    const path = `/api/notifications/activity/${items.at(-1).id}/retry`
+    expect((await backend.call(userId, path, { method: 'POST' })).status).toBe(202)
+    await tell([20])
+    await backend.settled()
+    expect(posts().map(dealIn).slice(-2)).toEqual([1, 20])
   })
 
   // tests/relay/slack.test.ts has every code of Slack.
