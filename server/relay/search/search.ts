@@ -28,7 +28,7 @@ export const lookBackMs = 3 * 24 * 60 * 60_000
 /** A search finds a change only after some moments. So searches overlap. */
 const overlapMs = 10 * 60_000
 /** The webhook of a younger change is probably on its way. */
-const graceMs = 2 * 60_000
+export const graceMs = 2 * 60_000
 /** The most that our clock may be ahead of the CRM's clock when a user connects an account. */
 export const clockErrorMs = 60 * 60_000
 
