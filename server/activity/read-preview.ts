@@ -22,7 +22,7 @@ import {
   dealsChangedSince,
   dealsInBatches,
   reportedChanges,
-} from '../relay/search/past-changes.ts'
+} from '../relay/past-changes.ts'
 import { plainTextOf } from '../relay/write/message.ts'
 
 /** How much a preview reads. Tests use other values. */

@@ -208,7 +208,7 @@ const breaks: readonly Break[] = [
   {
     name: 'clock: what was stored while it was ahead counts',
     file: 'server/database/clock.ts',
-    from: 'sql`${time} > ${now} + make_interval(secs => ${(mostMs + toleranceMs) / 1000})`',
+    from: 'sql`${time} > ${now} + make_interval(secs => ${(mostMs + lockWaitMs) / 1000})`',
     to: 'sql`${time} > ${now} + make_interval(days => 99)`',
   },
   {

@@ -14,14 +14,14 @@ import type { DealEvent } from '../../providers/deal.ts'
 import type { CrmAccess, Providers } from '../../providers/provider.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
 import { dealRules } from '../decide/rules.ts'
-import type { Inbox } from '../receive/inbox.ts'
 import {
   createBreaks,
   createSpareCalls,
   dealsChangedSince,
   dealsInBatches,
   reportedChanges,
-} from './past-changes.ts'
+} from '../past-changes.ts'
+import type { Inbox } from '../receive/inbox.ts'
 
 /** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
 export const lookBackMs = 3 * 24 * 60 * 60_000
