@@ -1,12 +1,15 @@
+// What the search for missed changes (search/) and the preview (activity/read-preview.ts) share: they read the past
+// changes of an account, with calls that leave room for the relay's.
+
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises'
-import type { Database } from '../../database/open.ts'
-import { type CrmConnection, createWithAccess } from '../../people/access-token.ts'
-import { checkSoon, isSame } from '../../people/refusals.ts'
-import type { Vault } from '../../people/vault.ts'
-import type { CrmDeal } from '../../providers/deal.ts'
-import type { Crm, CrmAccess, Providers } from '../../providers/provider.ts'
-import { isOfToken, isTooLarge, ProviderError } from '../../providers/provider-error.ts'
-import type { CrmId, DealProperty } from '../../providers/registry.ts'
+import type { Database } from '../database/open.ts'
+import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
+import { checkSoon, isSame } from '../people/refusals.ts'
+import type { Vault } from '../people/vault.ts'
+import type { CrmDeal } from '../providers/deal.ts'
+import type { Crm, CrmAccess, Providers } from '../providers/provider.ts'
+import { isOfToken, isTooLarge, ProviderError } from '../providers/provider-error.ts'
+import type { CrmId, DealProperty } from '../providers/registry.ts'
 
 const longestPauseMs = 30_000
 const longestTurnMs = 10
