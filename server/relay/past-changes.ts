@@ -25,6 +25,8 @@ interface SpareCall {
   connection(refused: readonly string[]): Promise<CrmConnection | undefined>
   /** The wait after a failed try, in ms. It doubles with each try. */
   retryMs: number
+  /** How often it is made if the CRM does not answer at all. */
+  mostUnanswered?: number
   signal?: AbortSignal
 }
 
@@ -45,7 +47,7 @@ export function createSpareCalls({
 
   /** @throws ProviderError of the last try; with the reason `no_connection` if there was no try. */
   return async function call<Result>(
-    { crm, connection: find, retryMs, signal }: SpareCall,
+    { crm, connection: find, retryMs, mostUnanswered = maxTries, signal }: SpareCall,
     make: (access: CrmAccess) => Promise<Result>,
   ): Promise<Result> {
     const refused: string[] = []
@@ -66,7 +68,8 @@ export function createSpareCalls({
           continue
         }
         const waitMs = error.retryAfterMs ?? retryMs * 2 ** (tries - 1)
-        if (tries === maxTries || waitMs > longestPauseMs) throw error
+        const most = error.retryAfterMs === undefined ? mostUnanswered : maxTries
+        if (tries >= most || waitMs > longestPauseMs) throw error
         tries++
         await delay(waitMs, undefined, { ref: false, ...(signal && { signal }) })
       }

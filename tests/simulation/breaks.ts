@@ -132,8 +132,8 @@ const breaks: readonly Break[] = [
   {
     name: 'dedup: webhook and search must name the same time',
     file: `${relay}/receive/store.ts`,
-    from: 'export const toleranceMs = 60_000',
-    to: 'export const toleranceMs = 0',
+    from: 'export const sameChangeMs = 60_000',
+    to: 'export const sameChangeMs = 0',
   },
   {
     name: 'broken: any refused refresh breaks a connection',

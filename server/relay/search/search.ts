@@ -95,13 +95,18 @@ export function createSearch(
     // Without a call, only our clock is known. It may be ahead.
     if (properties.length === 0) return Date.now() - clockErrorMs
 
+    // While the CRM is away, each account gives its place to the next one after one call.
+    let hasAnswered = false
     /** Makes a call with a connection of the account that works. @throws ProviderError */
-    function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
+    async function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
       async function connection(refused: readonly string[]) {
         await renewLease(account)
         return await workingConnection(account, refused)
       }
-      return spareCall({ crm, connection, retryMs, signal }, make)
+      const tries = hasAnswered ? {} : { mostUnanswered: 1 }
+      const answer = await spareCall({ crm, connection, retryMs, signal, ...tries }, make)
+      hasAnswered = true
+      return answer
     }
 
     const breathe = createBreaks()
