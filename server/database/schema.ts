@@ -79,6 +79,8 @@ export const usedTokens = pgTable(
   {
     // SHA-256.
     hash: text('hash').primaryKey(),
+    // The sealed result of the authorization with this state, for a call that is repeated.
+    result: text('result'),
     expiresAt: time('expires_at').notNull(),
   },
   (table) => [index('used_tokens_expires').on(table.expiresAt)],
@@ -103,7 +105,6 @@ export const connections = pgTable(
     standIn: boolean('stand_in').notNull().default(false),
     // The tokens, encrypted and bound to (user, provider).
     secrets: text('secrets').notNull(),
-    // When the access token expires; null if it does not.
     accessExpiresAt: time('access_expires_at'),
     // HubSpot's hub_id, which its webhooks call portalId, and hub_domain; Slack's team.
     accountId: text('account_id').notNull(),
@@ -221,9 +222,8 @@ export const deliveries = pgTable(
     // Copied from the event, so that an index has it.
     occurredAt: time('occurred_at').notNull(),
     attempts: integer('attempts').notNull().default(0),
-    // Why the last try failed, or why the relay does not send the delivery.
+    // Why the last try failed, or why it is not sent.
     reason: text('reason'),
-    // The relay does not try again before this time.
     notBefore: time('not_before'),
     // Set right before the call to the chat. Until this time, no other call may send this delivery.
     sendingUntil: time('sending_until'),
