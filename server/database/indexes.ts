@@ -1,0 +1,97 @@
+import pg from 'pg'
+import { type Background, repeatInBackground } from '../background.ts'
+import { errorFields, type Log } from '../log.ts'
+import { indexes } from './migrate.ts'
+import { connectionTo } from './open.ts'
+
+// A process takes this advisory lock while it builds: two builds on one table can wait for each other.
+const indexLock = 7_325_215
+/** Another process builds, or a build has failed. */
+const againMs = 30_000
+const dayMs = 24 * 3_600_000
+
+/**
+ * Builds the indexes that the migrations of PostgreSQL leave out, one after the other, while everybody works. Then drops
+ * those that migrations have dropped: until the new ones exist, statements need the old ones.
+ */
+export function keepIndexes({ url, log }: { url: string; log: Log }): Background {
+  return repeatInBackground((signal) => buildMissing(url, log, signal), {
+    firstMs: 1_000,
+    onError(error) {
+      log.warn('index build failed', errorFields(error))
+      return againMs
+    },
+  })
+}
+
+/** @returns in how many ms to look again. */
+async function buildMissing(url: string, log: Log, signal: AbortSignal): Promise<number> {
+  const [guard, client] = [new pg.Client(connectionTo(url)), new pg.Client(connectionTo(url))]
+  const close = () => Promise.all([guard.end(), client.end()])
+  // PostgreSQL ends a build that has begun, also after this process.
+  signal.addEventListener('abort', close)
+  try {
+    for (const each of [guard, client]) {
+      // A failed query already reports the error. Without a listener, the error would end this process.
+      each.on('error', () => {})
+      await each.connect()
+    }
+    // A transaction of its own holds the lock: one of the session would stay behind in a session of PgBouncer.
+    await guard.query('begin isolation level read committed')
+    await guard.query('set local idle_in_transaction_session_timeout = 0')
+    const lock = await guard.query(`select pg_try_advisory_xact_lock(${indexLock}) as "isOurs"`)
+    if (!lock.rows[0].isOurs) return againMs
+    const wantedFirst = [...indexes].toSorted(([, a], [, b]) => +!a.create - +!b.create)
+    for (const [name, { table, create }] of wantedFirst) {
+      const { rows } = await client.query(
+        `select indexrelid is not null as exists, indisvalid is true as "isValid", exists (
+           select from pg_stat_progress_create_index
+           where datname = current_database() and relid = pg_class.oid) as "isBusy"
+         from pg_class left join pg_index on indrelid = pg_class.oid and indexrelid = to_regclass($1)
+         where pg_class.oid = to_regclass($2)`,
+        [`"${name}"`, `"${table}"`],
+      )
+      const { exists, isValid, isBusy } = rows[0] ?? {
+        exists: false,
+        isValid: false,
+        isBusy: false,
+      }
+      if (create === undefined ? !exists : isValid) continue
+      // An operator builds, or a process that has ended since.
+      if (isBusy) return againMs
+      if (exists) await withoutLimits(client, `drop index concurrently "${name}"`)
+      if (create === undefined) {
+        log('index dropped', { index: name })
+        continue
+      }
+      log('index build began', { index: name })
+      const beganMs = performance.now()
+      await withoutLimits(client, create.replace(/^create index/i, '$& concurrently'))
+      const ms = Math.round(performance.now() - beganMs)
+      log('index build ended', { index: name, ms })
+    }
+    return dayMs
+  } finally {
+    signal.removeEventListener('abort', close)
+    await close()
+  }
+}
+
+/** Runs a statement that may take as long as it takes. It cannot run in a transaction, so the session gets no limits. */
+async function withoutLimits(client: pg.Client, statement: string): Promise<void> {
+  const set = (statementLimit: string, lockLimit: string) =>
+    client.query(
+      `select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false)`,
+      [statementLimit, lockLimit],
+    )
+  const { rows } = await client.query(
+    `select current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock`,
+  )
+  await set('0', '0')
+  try {
+    await client.query(statement)
+  } finally {
+    // A pooler gives this session to others.
+    await set(rows[0].statement, rows[0].lock)
+  }
+}
