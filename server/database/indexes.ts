@@ -15,7 +15,7 @@ const dayMs = 24 * 3_600_000
  * those that migrations have dropped: until the new ones exist, statements need the old ones.
  */
 export function keepIndexes({ url, log }: { url: string; log: Log }): Background {
-  return repeatInBackground((signal) => buildMissing(url, log, signal), {
+  return repeatInBackground((signal) => buildAlone(url, log, signal), {
     firstMs: 1_000,
     onError(error) {
       log.warn('index build failed', errorFields(error))
@@ -25,56 +25,59 @@ export function keepIndexes({ url, log }: { url: string; log: Log }): Background
 }
 
 /** @returns in how many ms to look again. */
-async function buildMissing(url: string, log: Log, signal: AbortSignal): Promise<number> {
+async function buildAlone(url: string, log: Log, signal: AbortSignal): Promise<number> {
   const [guard, client] = [new pg.Client(connectionTo(url)), new pg.Client(connectionTo(url))]
+  // A failed query already reports the error. Without a listener, the error would end this process.
+  for (const each of [guard, client]) each.on('error', () => {})
   const close = () => Promise.all([guard.end(), client.end()])
   // PostgreSQL ends a build that has begun, also after this process.
   signal.addEventListener('abort', close)
   try {
-    for (const each of [guard, client]) {
-      // A failed query already reports the error. Without a listener, the error would end this process.
-      each.on('error', () => {})
-      await each.connect()
-    }
+    await guard.connect()
     // A transaction of its own holds the lock: one of the session would stay behind in a session of PgBouncer.
     await guard.query('begin isolation level read committed')
     await guard.query('set local idle_in_transaction_session_timeout = 0')
     const lock = await guard.query(`select pg_try_advisory_xact_lock(${indexLock}) as "isOurs"`)
     if (!lock.rows[0].isOurs) return againMs
-    const wantedFirst = [...indexes].toSorted(([, a], [, b]) => +!a.create - +!b.create)
-    for (const [name, { table, create }] of wantedFirst) {
-      const { rows } = await client.query(
-        `select indexrelid is not null as exists, indisvalid is true as "isValid", exists (
-           select from pg_stat_progress_create_index
-           where datname = current_database() and relid = pg_class.oid) as "isBusy"
-         from pg_class left join pg_index on indrelid = pg_class.oid and indexrelid = to_regclass($1)
-         where pg_class.oid = to_regclass($2)`,
-        [`"${name}"`, `"${table}"`],
-      )
-      const { exists, isValid, isBusy } = rows[0] ?? {
-        exists: false,
-        isValid: false,
-        isBusy: false,
-      }
-      if (create === undefined ? !exists : isValid) continue
-      // An operator builds, or a process that has ended since.
-      if (isBusy) return againMs
-      if (exists) await withoutLimits(client, `drop index concurrently "${name}"`)
-      if (create === undefined) {
-        log('index dropped', { index: name })
-        continue
-      }
-      log('index build began', { index: name })
-      const beganMs = performance.now()
-      await withoutLimits(client, create.replace(/^create index/i, '$& concurrently'))
-      const ms = Math.round(performance.now() - beganMs)
-      log('index build ended', { index: name, ms })
-    }
-    return dayMs
+    await client.connect()
+    const nextMs = await buildMissing(client, log)
+    await guard.query('commit')
+    return nextMs
   } finally {
     signal.removeEventListener('abort', close)
     await close()
   }
+}
+
+async function buildMissing(client: pg.Client, log: Log): Promise<number> {
+  const wantedFirst = [...indexes].toSorted(([, a], [, b]) => +!a.create - +!b.create)
+  for (const [name, { table, create }] of wantedFirst) {
+    const { rows } = await client.query(
+      `select indexrelid is not null as exists, indisvalid is true as "isValid", exists (
+         select from pg_stat_progress_create_index
+         where datname = current_database() and relid = pg_class.oid) as "isBusy"
+       from pg_class left join pg_index on indrelid = pg_class.oid and indexrelid = to_regclass($1)
+       where pg_class.oid = to_regclass($2)`,
+      [name, table],
+    )
+    const { exists, isValid, isBusy } = rows[0]
+    if (create === undefined ? !exists : isValid) continue
+    if (isBusy) {
+      // For an operator, or for a process that has ended since.
+      log('index build goes on in PostgreSQL', { table })
+      return againMs
+    }
+    if (exists) await withoutLimits(client, `drop index concurrently "${name}"`)
+    if (create === undefined) {
+      log('index dropped', { index: name })
+      continue
+    }
+    log('index build began', { index: name })
+    const beganMs = performance.now()
+    await withoutLimits(client, create.replace(/^create index/i, '$& concurrently'))
+    log('index build ended', { index: name, ms: Math.round(performance.now() - beganMs) })
+  }
+  return dayMs
 }
 
 /** Runs a statement that may take as long as it takes. It cannot run in a transaction, so the session gets no limits. */
