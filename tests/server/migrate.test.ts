@@ -95,7 +95,7 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))('on a PostgreSQL that is in
   test('a migration that does not get its locks lets inserts pass, and is applied later', async () => {
     const { url, run, open } = await formerPostgres('0017')
     // As pg_dump does.
-    await run('begin; lock table channels, deliveries in access share mode')
+    await run('begin; lock table channels in access share mode')
     const inserting = await connect(url)
     let tries = 0
     const opening = open(() => tries++)
