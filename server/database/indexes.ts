@@ -82,19 +82,19 @@ async function buildMissing(client: pg.Client, log: Log): Promise<number> {
 
 /** Runs a statement that may take as long as it takes. It cannot run in a transaction, so the session gets no limits. */
 async function withoutLimits(client: pg.Client, statement: string): Promise<void> {
-  const set = (statementLimit: string, lockLimit: string) =>
-    client.query(
-      `select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false)`,
-      [statementLimit, lockLimit],
+  const former: Array<[name: string, value: string]> = []
+  // One processor at a time: those who wait for a webhook need the others.
+  for (const name of ['statement_timeout', 'lock_timeout', 'max_parallel_maintenance_workers']) {
+    const { rows } = await client.query(
+      `select current_setting($1) as value, set_config($1, '0', false)`,
+      [name],
     )
-  const { rows } = await client.query(
-    `select current_setting('statement_timeout') as statement, current_setting('lock_timeout') as lock`,
-  )
-  await set('0', '0')
+    former.push([name, rows[0].value])
+  }
   try {
     await client.query(statement)
   } finally {
     // A pooler gives this session to others.
-    await set(rows[0].statement, rows[0].lock)
+    for (const each of former) await client.query('select set_config($1, $2, false)', each)
   }
 }

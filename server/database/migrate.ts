@@ -27,9 +27,10 @@ export const migrations = readMigrationFiles({
   const text = sql.join('--> statement-breakpoint').replaceAll('\r\n', '\n')
   const hashes = [text, text.replaceAll('\n', '\r\n')].map(hashOf)
   const statements = sql.map((each) => each.replaceAll(/^\s*--.*$/gm, '').trim())
-  return { hash: hashOf(text), formerHashes: hashes, at: folderMillis, statements }
+  const hash = hashOf(text)
+  const record = `insert into dealbell_migrations (hash) values ('${hash}')`
+  return { hash, formerHashes: hashes, at: folderMillis, statements, record }
 })
-type Migration = (typeof migrations)[number]
 
 const indexStatement = /^(?:create index "(\w+)" on "(\w+)"|drop index "(\w+)")/i
 
@@ -47,12 +48,14 @@ export async function migrateAlone(connection: Connection): Promise<void> {
   await connection.query('begin')
   try {
     const { pending } = await readJournal(connection)
-    for (const each of pending) await apply(connection, each, each.statements)
+    for (const { statements, record } of pending) {
+      for (const each of [...statements, record]) await connection.query(each)
+    }
     await requireSchema(connection)
     await connection.query('commit')
   } catch (error) {
     await connection.query('rollback')
-    throw error
+    throw inWords(error)
   }
 }
 
@@ -85,25 +88,32 @@ export async function migrateShared(
       await connection.query(`select pg_advisory_xact_lock(${migrationLock})`)
       await beforeMigration()
       const { pending, isNew } = await readJournal(connection)
-      const [first] = pending
-      if (isNew) for (const each of pending) await apply(connection, each, each.statements)
-      else if (first !== undefined) {
-        const statements = first.statements.filter((each) => !indexStatement.test(each))
-        await lockTables(connection, statements)
-        await apply(connection, first, statements)
-      }
-      const isDone = isNew || pending.length <= 1
-      if (isDone) await requireSchema(connection)
-      await connection.query('commit')
-      if (isDone) return
+      if (pending.length === 0) break
+      const statements = (isNew ? pending : pending.slice(0, 1)).flatMap((each) => [
+        ...each.statements.filter((statement) => isNew || !indexStatement.test(statement)),
+        each.record,
+      ])
+      const locks = isNew ? [] : await locksFor(connection, statements)
+      // As one message: a process that gets no time of its processor would prolong the locks.
+      await connection.query([...locks, ...statements, 'commit'].join(';\n'))
     } catch (error) {
       // The lock was not available, in this time, or without a deadlock.
-      if (!['55P03', '57014', '40P01'].includes(errorCode(error) ?? '')) throw error
+      if (!['55P03', '57014', '40P01'].includes(errorCode(error) ?? '')) throw inWords(error)
       await connection.query('rollback')
       onBlocked(error)
       await delay(pauseMs)
     }
   }
+  await requireSchema(connection)
+  await connection.query('commit')
+}
+
+function inWords(error: unknown): unknown {
+  // duplicate_table: this also means an index.
+  if (errorCode(error) !== '42P07') return error
+  return new Refused(
+    `The database has tables that Dealbell did not make: ${Object(error).message}. Give Dealbell a database of its own.`,
+  )
 }
 
 /** Reads which migrations the database has. Those of Drizzle's journal that are ours are copied to our own. */
@@ -126,30 +136,14 @@ async function readJournal(connection: Connection) {
   const former = rows.length > 0 ? await hashesIn('drizzle.__drizzle_migrations') : new Set()
   for (const each of migrations) {
     if (applied.has(each.hash) || !each.formerHashes.some((hash) => former.has(hash))) continue
-    await record(connection, each)
+    await connection.query(each.record)
     applied.add(each.hash)
   }
   return { pending: migrations.filter(({ hash }) => !applied.has(hash)), isNew: applied.size === 0 }
 }
 
-const record = (connection: Connection, { hash }: Migration) =>
-  connection.query('insert into dealbell_migrations (hash) values ($1)', [hash])
-
-async function apply(connection: Connection, migration: Migration, statements: readonly string[]) {
-  try {
-    for (const each of statements) await connection.query(each)
-  } catch (error) {
-    // duplicate_table: this also means an index.
-    if (errorCode(error) !== '42P07') throw error
-    throw new Refused(
-      `The database has tables that Dealbell did not make: ${Object(error).message}. Give Dealbell a database of its own.`,
-    )
-  }
-  await record(connection, migration)
-}
-
-/** Locks the tables that statements change. Nobody waits for this transaction for longer than `longestBlockMs`. */
-async function lockTables(connection: Connection, statements: readonly string[]): Promise<void> {
+/** Returns the statements that lock what others change. Nobody waits for longer than `longestBlockMs`. */
+async function locksFor(connection: Connection, statements: readonly string[]): Promise<string[]> {
   const names = [
     ...statements.join('\n').matchAll(/(?:alter table|references) (?:"public"\.)?"(\w+)"/gi),
   ]
@@ -158,18 +152,19 @@ async function lockTables(connection: Connection, statements: readonly string[])
      where to_regclass(quote_ident(name)) is not null`,
     [names.map(([, name]) => name)],
   )
-  const tables = rows.map((row) => String(Object(row).name)).join()
-  const limit = (name: string, ms: number) => connection.query(`set local ${name} = ${ms}`)
-  if (tables !== '') {
-    // No statement of the relay waits for this. But autovacuum does, and gives way after a second.
-    await limit('lock_timeout', 5_000)
-    await connection.query(`lock table ${tables} in share update exclusive mode`)
-    // A limit for the statement, because that of the lock is for each table.
-    await limit('statement_timeout', longestBlockMs)
-    await connection.query(`lock table ${tables} in access exclusive mode`)
-    await limit('statement_timeout', 0)
-  }
-  await limit('lock_timeout', longestBlockMs)
+  const shortly = `set local lock_timeout = ${longestBlockMs}`
+  if (rows.length === 0) return [shortly]
+  const tables = rows.map((row) => Object(row).name).join()
+  // No statement of the relay waits for this. But autovacuum gives way to it, after a second.
+  await connection.query('set local lock_timeout = 5000')
+  await connection.query(`lock table ${tables} in share update exclusive mode`)
+  return [
+    shortly,
+    // The limit of a lock is for each table, and this one is for all.
+    `set local statement_timeout = ${longestBlockMs}`,
+    `lock table ${tables} in access exclusive mode`,
+    'set local statement_timeout = 0',
+  ]
 }
 
 /** @throws Refused if a table or a column of the schema does not exist. */
