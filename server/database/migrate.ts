@@ -14,7 +14,7 @@ import * as schema from './schema.ts'
 export class Refused extends Error {}
 
 /** A connection to PGlite or PostgreSQL. */
-export interface Connection {
+interface Connection {
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>
 }
 

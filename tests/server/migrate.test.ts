@@ -153,7 +153,9 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))('on a PostgreSQL that is in
 
     const builds = 'from pg_stat_progress_create_index where datname = current_database()'
     await observer.query(`select pg_terminate_backend(pid) ${builds}`)
-    await vi.waitFor(async () => expect((await observer.query(`select ${builds}`)).rowCount).toBe(0))
+    await vi.waitFor(async () =>
+      expect((await observer.query(`select ${builds}`)).rowCount).toBe(0),
+    )
     await run('commit')
     expect(await found()).toEqual(unfinished)
     await keep(url).said('index build ended', { index: 'deliveries_next' })
