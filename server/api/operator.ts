@@ -4,7 +4,7 @@ import { countDeliveries, replayDead } from '../activity/operator.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
-import { readStored } from '../watch/stored.ts'
+import { readStored, readTotals } from '../watch/stored.ts'
 
 /**
  * What `npm run relay` asks the server. It runs on the same machine and needs the server's key.
@@ -24,7 +24,9 @@ export function operatorRoutes({
       }
       await next()
     })
-    .get('/status', async (c) => c.json(await readStored(database)))
+    .get('/status', async (c) =>
+      c.json({ ...(await readStored(database)), ...(await readTotals(database)) }),
+    )
     .get('/count', async (c) => c.json(await countDeliveries(database)))
     .post('/replay', async (c) => {
       const replayed = await replayDead(database)

@@ -26,7 +26,7 @@ import { claim } from '../../server/relay/send/claim.ts'
 import { stopSendingTo } from '../../server/relay/send/disconnect.ts'
 import * as record from '../../server/relay/send/record.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
-import { readStored } from '../../server/watch/stored.ts'
+import { readStored, readTotals } from '../../server/watch/stored.ts'
 import { openTestDatabase } from '../database.ts'
 
 // How the cost of each statement grows with what is stored. The server's own functions run on a database that records
@@ -62,7 +62,7 @@ const mayGrow = [
   'delete from "channels"', // channels, each day
   'delete from "crm_accounts"', // accounts, each day
   'from (select id from users', // users, each day, in batches
-  'with recursive head', // connections and accounts, each scrape
+  'as "oldestSearchS"', // connections and accounts, each minute
 ]
 
 const processId = idOf(0)
@@ -227,6 +227,7 @@ async function callsOf(
     'clean-up, deliveries': (tx) => deleteOld(tx),
     'clean-up, names': (tx) => forgetDealsOfDisconnected(tx),
     metrics: (tx) => readStored(tx),
+    'metrics, totals': (tx) => readTotals(tx),
   }
 }
 
