@@ -58,7 +58,7 @@ const mayGrow = [
   'min(secrets) as sealed', // connections, at a start
   '"connections"."stand_in"', // connections, at a start
   'delete from "sessions"', // sessions, each day
-  'delete from "users"', // users, each day
+  'select id, seen_at', // users, each day, in batches
   'delete from "channels"', // channels, each day
   'delete from "crm_accounts"', // accounts, each day
   'from (select id from users', // users, each day, in batches
