@@ -4,7 +4,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
 import { standInMark } from '../people/stand-ins.ts'
 import { crmIds } from '../providers/registry.ts'
-import { makeDue } from '../relay/schedule/channels.ts'
+import { makeDueFrom } from '../relay/schedule/channels.ts'
 import { countDeliveries, inBatchesOf } from './operator.ts'
 
 const crms = sql`${sql.param([...crmIds])}::text[]`
@@ -38,7 +38,8 @@ export async function readAccount(database: Database, id: string): Promise<{ kno
                from deliveries where user_id in (select id from people) and state = 'pending'
                group by 1
              )
-        select exists (select from people) or exists (select from crm_accounts where ${isOf(id)}) as known,
+        select exists (select from people) or exists (select from crm_accounts where ${isOf(id)})
+                 or exists (select from deal_events where ${isOf(id)}) as known,
                (select min(paused_at) from crm_accounts where ${isOf(id)}) as "pausedSince",
                (select count(*)::int from people) as users,
                (select count(*)::int from own) as connections,
@@ -76,20 +77,20 @@ export async function resumeAccount(database: Database, id: string): Promise<voi
   )
   await inBatchesOf(
     found.map((each) => each.id),
-    (ids) =>
-      database.transaction(async (tx) => {
-        const resumed = await rowsOf<{ channel: string }>(
-          tx,
-          sql`update deliveries set not_before = null, reason = null
-            where id = any(array(
-              select id from deliveries
-              where id = any(${sql.param(ids)}::bigint[]) and state = 'pending' and reason = 'paused'
-              order by id for update
-            ))
-            returning channel`,
-        )
-        await makeDue(tx, [...new Set(resumed.map(({ channel }) => channel))])
-        return resumed.length
-      }),
+    async (ids) => {
+      await database.execute(
+        sql`with resumed as (
+              update deliveries set not_before = null, reason = null
+              where id = any(array(
+                select id from deliveries
+                where id = any(${sql.param(ids)}::bigint[]) and state = 'pending' and reason = 'paused'
+                order by id for update
+              ))
+              returning channel
+            )
+            ${makeDueFrom(sql`select channel from resumed`)}`,
+      )
+      return ids.length
+    },
   )
 }
