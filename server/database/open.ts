@@ -6,6 +6,7 @@ import pg from 'pg'
 import { migrateAlone, migrateShared } from './migrate.ts'
 import { openFolder } from './pglite-folder.ts'
 import { type HasRoom, hasRoomAt } from './room.ts'
+import { logger } from './statements.ts'
 
 /** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
 export type Database = PgDatabase<PgQueryResultHKT>
@@ -37,7 +38,7 @@ export async function openPglite(
   { synced = true, beforeMigration }: PgliteOptions = {},
 ): Promise<OpenDatabase> {
   const client = await openFolder(folder, synced)
-  const database = drizzlePglite(client)
+  const database = drizzlePglite(client, { logger })
   try {
     await beforeMigration?.(database)
     await migrateAlone(client)
@@ -114,12 +115,12 @@ export async function openPostgres(
     },
   })
   pool.on('error', onIdleError)
-  const database = drizzlePostgres(pool)
+  const database = drizzlePostgres(pool, { logger })
   // Replace Drizzle's function, which never releases a connection that breaks before `begin`.
   database.transaction = async (work, config) => {
     const client = await pool.connect()
     try {
-      const result = await drizzlePostgres(client).transaction(async (tx) => {
+      const result = await drizzlePostgres(client, { logger }).transaction(async (tx) => {
         if (isPooled) await tx.execute(setLocalLimits)
         return await work(tx)
       }, config)
