@@ -23,8 +23,7 @@ import {
 } from './http/origin.ts'
 import { safetyHeaders } from './http/safety-headers.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
-import { providerIds, usedOf } from './providers/registry.ts'
-import { standInPages } from './providers/stand-in-pages.ts'
+import { providerIds, standInPages, usedOf } from './providers/registry.ts'
 
 /** The whole backend as a function from request to answer. It opens no port and no file. */
 export function createApp(

@@ -55,7 +55,7 @@ export const summaryAnswer = v.object({
    * day on which its deal changed.
    */
   daily: v.array(v.object({ date: v.pipe(v.string(), v.isoDate()), sent: count, failed: count })),
-  /** How many messages are waiting to be sent. */
+  /** How many messages are waiting to be sent. A backend may count only the first thousands. */
   waiting: count,
   /**
    * The newest messages, up to 1,000, that failed because a connection no longer worked, and that were not sent

@@ -96,7 +96,7 @@ function folded(text: string): string {
 export const isSearch = ({ q, rule }: ActivityFilter) => q !== undefined || rule !== undefined
 
 /** One page of a user's list. */
-export interface Page {
+export interface ListPage {
   limit: number
   /** The page begins after this position. */
   before: Position | undefined
@@ -104,7 +104,7 @@ export interface Page {
 }
 
 /** The newest deliveries of a page, without those that only a look at the row excludes. */
-export function newest(userId: string, { before, filter }: Page, limit: number): SQL {
+export function newest(userId: string, { before, filter }: ListPage, limit: number): SQL {
   const isOlder =
     before === undefined
       ? sql``
@@ -124,7 +124,7 @@ export function newest(userId: string, { before, filter }: Page, limit: number):
 export async function search(
   database: Database,
   userId: string,
-  page: Page,
+  page: ListPage,
 ): Promise<{ ids: string[]; stop?: { position: string; at: string } }> {
   const { filter, limit } = page
   const [found] = await rowsOf<{

@@ -17,9 +17,9 @@ import {
   type DeliveryState,
   isoTime,
   isSearch,
+  type ListPage,
   microseconds,
   newest,
-  type Page,
   search,
 } from './find.ts'
 import { reasonInWords } from './reasons.ts'
@@ -51,7 +51,7 @@ export const nextTryAt = sql`case when ${nextTry} > ${pauseFrom} then ${isoTime(
 export async function readActivity(
   dependencies: Dependencies,
   userId: string,
-  page: Page,
+  page: ListPage,
 ): Promise<Activity> {
   const searched = isSearch(page.filter)
     ? await search(dependencies.database, userId, page)

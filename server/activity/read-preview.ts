@@ -22,7 +22,7 @@ import {
   dealsChangedSince,
   dealsInBatches,
   reportedChanges,
-} from '../relay/search/past-changes.ts'
+} from '../relay/past-changes.ts'
 import { plainTextOf } from '../relay/write/message.ts'
 
 /** How much a preview reads. Tests use other values. */
@@ -34,6 +34,8 @@ export interface ReadLimits {
   retryMs: number
   /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
   accountsAtOnce: number
+  /** A call that waits longer for its answer does not count among them, in ms. */
+  slowMs: number
 }
 
 export const readLimits: Readonly<ReadLimits> = {
@@ -41,6 +43,7 @@ export const readLimits: Readonly<ReadLimits> = {
   mostChanges: 100_000,
   retryMs: 100,
   accountsAtOnce: 10,
+  slowMs: 1_000,
 }
 
 /** A preview is about so many days. */
@@ -74,7 +77,7 @@ export function createPreviewReader(
     crmIds.map((id) => [id, createStageCache(providers[id])]),
     // The type of Object.fromEntries does not keep the names of the keys.
   ) as Record<CrmId, ReturnType<typeof createStageCache>>
-  const inTurn = createTurns(limits.accountsAtOnce)
+  const inTurn = createTurns(limits)
 
   return async function read(connection) {
     const { provider: crmId } = connection
@@ -192,18 +195,20 @@ function countIn(preview: Preview) {
 }
 
 /**
- * Returns the function that starts a task as soon as no other one of the same account runs, and fewer than `most` of
- * all accounts.
+ * Returns the function that starts a task as soon as no other one of the same account runs, and few of all accounts. A
+ * slow one gives its place to another account: where one data centre of the CRM is away, the others answer.
  */
-function createTurns(most: number) {
+function createTurns({ accountsAtOnce, slowMs }: ReadLimits) {
   const running = new Set<string>()
+  const places = new Set<string>()
   const queue: Array<{ account: string; start: () => void }> = []
   function startNext() {
-    if (running.size >= most) return
+    if (places.size >= accountsAtOnce) return
     const next = queue.find(({ account }) => !running.has(account))
     if (next === undefined) return
     queue.splice(queue.indexOf(next), 1)
     running.add(next.account)
+    places.add(next.account)
     next.start()
   }
   return async function inTurn<Result>(
@@ -214,11 +219,17 @@ function createTurns(most: number) {
       queue.push({ account, start })
       startNext()
     })
+    const leavePlace = () => {
+      places.delete(account)
+      startNext()
+    }
+    const timer = setTimeout(leavePlace, slowMs)
     try {
       return await task()
     } finally {
+      clearTimeout(timer)
       running.delete(account)
-      startNext()
+      leavePlace()
     }
   }
 }

@@ -1,8 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { Hono } from 'hono'
 import type { Context } from '../context.ts'
-import { isLoopback } from '../http/loopback.ts'
-import { isFromThisMachine } from '../http/origin.ts'
+import { isFromThisMachine, isLoopback } from '../http/origin.ts'
 
 /** GET /metrics for Prometheus, and GET /ready for load balancers. `/health` is for the dashboard. */
 export function watchRoutes({

@@ -11,7 +11,7 @@ export type CountCall = (key: string, most: number, intervalMs: number) => Promi
 /** The wait if another process took the last room while this one asked. */
 const againMs = 20
 /** A caller that waited longer for other callers' statements does not ask in its turn, because the database is slow. */
-const longestWaitMs = 1_500
+const slowAskMs = 1_500
 
 interface Call {
   key: string
@@ -88,7 +88,7 @@ export function createCallCounter(
         for (const call of asked.values()) call.reject(error)
         waiting = waiting.filter((call) => !isAsked(call))
       }
-      answer(({ calledAt }) => (now() - calledAt > longestWaitMs ? againMs : undefined))
+      answer(({ calledAt }) => (now() - calledAt > slowAskMs ? againMs : undefined))
     }
     isAsking = false
   }

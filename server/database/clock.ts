@@ -5,11 +5,11 @@ import { type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 // have asked for: one that lies further ahead is wrong, and whatever waits for it goes on.
 
 /** A statement that has waited for a lock may compare with a time that was stored after its own `now()`. */
-const toleranceMs = 10_000
+const lockWaitMs = 10_000
 
 /** The condition that a stored time lies further ahead than `mostMs`. */
 export const isTooFarAhead = (time: SQLWrapper, mostMs: number, now: SQL = sql`now()`): SQL =>
-  sql`${time} > ${now} + make_interval(secs => ${(mostMs + toleranceMs) / 1000})`
+  sql`${time} > ${now} + make_interval(secs => ${(mostMs + lockWaitMs) / 1000})`
 
 /** The condition that nothing waits for a stored time any more. An index of the time serves it. */
 export const isOver = (time: SQLWrapper, mostMs: number): SQL =>

@@ -16,10 +16,7 @@ import { crmIds, dealProperties, providerIds } from '../providers/registry.ts'
 
 const time = (name: string) => timestamp(name, { withTimezone: true, mode: 'date' })
 
-/**
- * A person. Who has connected only a chat has only an id. After the person has connected a CRM, the
- * server finds the same user from every browser by the identity at the CRM.
- */
+/** A person. By the identity at a CRM, the server finds the same user from every browser. */
 export const users = pgTable(
   'users',
   {
@@ -45,11 +42,10 @@ export const sessions = pgTable(
     userId: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    // Unused since 0.1.0, whose processes no longer read it. A later release drops it.
-    formerUserId: uuid('former_user_id').references(() => users.id, { onDelete: 'set null' }),
     createdAt: time('created_at').notNull(),
     expiresAt: time('expires_at').notNull(),
-    // Unused since 0.1.0, as well.
+    // Both are unused since 0.1.0. A later release drops them.
+    formerUserId: uuid('former_user_id').references(() => users.id, { onDelete: 'set null' }),
     replacedBy: text('replaced_by'),
   },
   (table) => [
@@ -83,6 +79,8 @@ export const usedTokens = pgTable(
   {
     // SHA-256.
     hash: text('hash').primaryKey(),
+    // The sealed result of the authorization with this state, for a call that is repeated.
+    result: text('result'),
     expiresAt: time('expires_at').notNull(),
   },
   (table) => [index('used_tokens_expires').on(table.expiresAt)],
@@ -103,15 +101,13 @@ export const connections = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     provider: text('provider', { enum: providerIds }).notNull(),
-    // The stand-in granted this connection. It does not count once the real provider is configured.
+    // The stand-in granted this connection. A start with the real provider deletes it.
     standIn: boolean('stand_in').notNull().default(false),
-    // The tokens, encrypted and bound to (user, provider): see people/connections.ts.
+    // The tokens, encrypted and bound to (user, provider).
     secrets: text('secrets').notNull(),
-    // When the access token expires; null if it does not.
     accessExpiresAt: time('access_expires_at'),
-    // HubSpot's hub_id, which its webhooks call portalId; Slack's team id.
+    // HubSpot's hub_id, which its webhooks call portalId, and hub_domain; Slack's team.
     accountId: text('account_id').notNull(),
-    // HubSpot's hub_domain; Slack's team name.
     accountName: text('account_name'),
     // Connections with the same grant share a token at the provider. A revocation ends them all.
     grantId: text('grant_id').notNull(),
@@ -131,7 +127,7 @@ export const connections = pgTable(
     askAgainAt: time('ask_again_at'),
     // Until this time, one process refreshes the access token. Other processes wait.
     refreshingUntil: time('refreshing_until'),
-    // When the server last asked the provider whether the connection still works.
+    // When the provider was last asked whether the connection works; long ago if somebody asks for that (checks.ts).
     checkedAt: time('checked_at').notNull().defaultNow(),
   },
   (table) => [
@@ -153,18 +149,17 @@ export const rules = pgTable('rules', {
 
 /** An event of this property is no change of a deal: the user asked for a test message. */
 export const testProperty = 'test'
-
 /** A new value of a deal's property. There is one row, even if the CRM reports it several times. */
 export const dealEvents = pgTable(
   'deal_events',
   {
     id: bigint('id', { mode: 'number' }).primaryKey().generatedAlwaysAsIdentity(),
-    // See `key` of DealEvent in providers/deal.ts.
+    // See DealEvent in providers/deal.ts.
     key: text('key').notNull().unique('deal_events_key'),
     crm: text('crm', { enum: crmIds }).notNull(),
     accountId: text('account_id').notNull(),
     dealId: text('deal_id').notNull(),
-    // Unused since 0.1.0. A later release drops it.
+    // Unused since 0.1.0.
     formerDealIds: text('former_deal_ids').array(),
     property: text('property', { enum: [...dealProperties, testProperty] }).notNull(),
     value: text('value').notNull(),
@@ -194,11 +189,11 @@ export const crmAccounts = pgTable(
     accountId: text('account_id').notNull(),
     // All changes up to this time have been found.
     searchedUntil: time('searched_until').notNull(),
-    // When the last complete search ended, by our clock. Before the first one: when the account was added.
+    // When the last complete search ended, by our clock, or when the account was added.
     searchedAt: time('searched_at').notNull().defaultNow(),
     // When to search again. A process that searches sets it ahead, so that no other process does.
     searchAt: time('search_at').notNull(),
-    // Since when the operator lets all messages of the account wait; null if they are sent.
+    // Since when the operator lets the account's messages wait.
     pausedAt: time('paused_at'),
   },
   (table) => [
@@ -224,20 +219,18 @@ export const deliveries = pgTable(
     state: text('state', { enum: ['pending', 'sent', 'dead', 'ignored'] })
       .notNull()
       .default('pending'),
-    // Copied from the event, so that one index gives the next delivery of a channel in order.
+    // Copied from the event, so that an index has it.
     occurredAt: time('occurred_at').notNull(),
     attempts: integer('attempts').notNull().default(0),
-    // Why the last try failed, or why the relay does not send the delivery.
+    // Why the last try failed, or why it is not sent.
     reason: text('reason'),
-    // The relay does not try again before this time.
     notBefore: time('not_before'),
     // Set right before the call to the chat. Until this time, no other call may send this delivery.
     sendingUntil: time('sending_until'),
     // The chat has refused a richer form of its message: the next try is about this change alone, or is plain text.
     form: text('form', { enum: ['single', 'plain'] }),
     finishedAt: time('finished_at'),
-    // What the user's list shows of the change. A skipped delivery has what is known of it. When the user
-    // disconnects the CRM, the server deletes the name and the labels. The rule stays.
+    // What the user's list shows of the change. A disconnect of the CRM deletes the name and the labels.
     ruleId: text('rule_id'),
     dealName: text('deal_name'),
     dealUrl: text('deal_url'),
@@ -257,20 +250,16 @@ export const deliveries = pgTable(
     index('deliveries_oldest').on(table.id).where(sql`state = 'pending'`),
     // A disconnect waits for these. A delivery leaves the index when it is recorded.
     index('deliveries_claimed').on(table.userId).where(sql`sending_until is not null`),
-    // A user's deliveries in one state, in the order of their list (activity/list.ts).
+    // A user's list (activity/list.ts).
     index('deliveries_activity').on(table.userId, table.state, table.occurredAt, table.id),
-    // To count from the index alone. A delivery enters it only when it is sent or has failed: a claim that changed an
-    // indexed column would write to every index.
+    // To count from the index alone. A claim changes no indexed column: it would write to every index.
     index('deliveries_counted')
       .on(table.userId, table.ruleId, table.state, table.occurredAt)
       .where(sql`state in ('sent', 'dead')`),
   ],
 )
 
-/**
- * A chat channel that gets messages. Its id is `team/channel`. The row says when the relay has work
- * in the channel (relay/schedule/channels.ts).
- */
+/** A chat channel that gets messages. The row says when the relay has work in it (relay/schedule/channels.ts). */
 export const channels = pgTable(
   'channels',
   {
@@ -301,8 +290,8 @@ export const channels = pgTable(
 )
 
 /**
- * When all processes together have made their last calls to what has a limit, such as an account of a CRM
- * (call-counter.ts). The table is unlogged: a crash of the database empties it, and a count costs no write to its log.
+ * When all processes together have made their last calls to what has a limit (call-counter.ts). The table is unlogged: a
+ * crash of the database empties it, and a count costs no write to its log.
  */
 export const recentCalls = pgTable('recent_calls', {
   key: text('key').primaryKey(),

@@ -4,10 +4,16 @@ import { loadEnvironment, readOutside } from '../settings/environment.ts'
 import { shownError } from '../settings/open-errors.ts'
 import { type Addresses, parseEnv } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
-import { checkHubspotClient, checkSlackClient } from './clients.ts'
-import { type Finding, right, warning } from './finding.ts'
+import {
+  checkDashboard,
+  checkHubspotClient,
+  checkSlackClient,
+  checkWebhookAddress,
+  type Finding,
+  right,
+  warning,
+} from './checks.ts'
 import { distributions, writeManifests } from './manifests.ts'
-import { checkDashboard, checkWebhookAddress } from './public-addresses.ts'
 
 const usage = `Usage:
   npm run doctor

@@ -2,7 +2,7 @@ import type { Context } from 'hono'
 import { HTTPException } from 'hono/http-exception'
 import type { ContentfulStatusCode } from 'hono/utils/http-status'
 import { errorCode, errorFields, type Log } from '../log.ts'
-import { incomingOf } from './incoming.ts'
+import { incomingOf } from './server.ts'
 
 /**
  * An error for the caller: a status, a code that does not change, and a sentence without secrets.

@@ -3,7 +3,7 @@ import type { Context, MiddlewareHandler } from 'hono'
 import { cors } from 'hono/cors'
 import { personHeader } from '../../contract/endpoints.ts'
 import { ApiError } from './errors.ts'
-import { incomingOf } from './incoming.ts'
+import { incomingOf } from './server.ts'
 
 const refusal = () =>
   new ApiError(403, 'cross_site', 'This call may only be made by the dashboard itself.')
@@ -46,9 +46,8 @@ export const byFetchOnly: MiddlewareHandler = async (c, next) => {
 }
 
 /**
- * Refuses a navigation that another site started. The browser sends it without the SameSite=Strict
- * cookie, so the server would create a new session. The new cookie would replace the browser's
- * cookie.
+ * Refuses a navigation that another site started. The browser sends it without the SameSite=Strict cookie, so the answer
+ * would set the cookie of a new browser. It would replace that of a session, and the person would be signed out.
  */
 export const notFromAnotherSite: MiddlewareHandler = async (c, next) => {
   if (c.req.header('Sec-Fetch-Site') === 'cross-site') throw refusal()
@@ -83,6 +82,11 @@ export function atOneLoopbackName(appOrigin: string): MiddlewareHandler {
     if (app.hostname !== 'localhost' || !otherName || c.req.method !== 'GET') return next()
     return c.redirect(appOrigin + asked.pathname + asked.search)
   }
+}
+
+/** Whether this host in a URL is the machine itself. */
+export function isLoopback(hostname: string): boolean {
+  return /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
 }
 
 /** Headers that proxies add. */

@@ -5,7 +5,7 @@ import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
 import type { Log } from '../log.ts'
 import { requestsLimited } from '../watch/metrics.ts'
 import { ApiError } from './errors.ts'
-import { incomingOf } from './incoming.ts'
+import { incomingOf } from './server.ts'
 
 interface Limit {
   times: number

@@ -1,6 +1,13 @@
-import { createServer, type Server, type ServerOptions, type ServerResponse } from 'node:http'
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerOptions,
+  type ServerResponse,
+} from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { getRequestListener } from '@hono/node-server'
+import type { Context } from 'hono'
 
 /**
  * Node's own limits, in milliseconds. The proxy in front holds slow clients and many of them (docs/hosting.md#nginx).
@@ -58,4 +65,10 @@ export function createHttpServer(trustedProxies: number): HttpServer {
       server.closeAllConnections()
     },
   }
+}
+
+/** Node's own request; undefined in a test that calls the app without a port. */
+export function incomingOf(c: Context): IncomingMessage | undefined {
+  // Only Node's adapter sets this, so it has this type.
+  return (c.env as { incoming?: IncomingMessage } | undefined)?.incoming
 }

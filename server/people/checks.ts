@@ -1,5 +1,5 @@
-import { inArray, sql } from 'drizzle-orm'
-import { type Background, repeatInBackground } from '../background.ts'
+import { inArray, type SQL, sql } from 'drizzle-orm'
+import { type Background, repeatInBackground, waitAtMost } from '../background.ts'
 import { isTooFarAhead } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
@@ -9,11 +9,37 @@ import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { createWithAccess } from './access-token.ts'
 import { type Connection, openSecrets } from './connections.ts'
-import { accepted, askAgainMs, checkEvery, isSame, recordRefusal } from './refusals.ts'
+import {
+  accepted,
+  againAfter,
+  askAgainMs,
+  askedDays,
+  checkEvery,
+  isSame,
+  recordRefusal,
+} from './refusals.ts'
 import type { Vault } from './vault.ts'
 
-/** In hours. A check that failed for a time, or whose process died, is made again after it. */
-const againAfter = 1
+/**
+ * The checks of a queue that one process makes at the same time. A provider that does not answer takes ten seconds of
+ * each, so these end 1,440 in an hour: as many as become due of 34,000 connections.
+ */
+const atOnce = 4
+/** A call to a provider may take longer than the server may take to stop. */
+const longestStopMs = 7_000
+
+const { checkedAt } = connections
+const ago = ({ days = 0, hours = 0 }) =>
+  sql`now() - make_interval(days => ${days}, hours => ${hours})`
+/**
+ * The checks that are due. Each queue has its own places, so neither waits for the other: not those that somebody asked
+ * for (a refused connection's second question, a new connection), and not the daily ones.
+ */
+const queues = [
+  sql`${checkedAt} <= ${ago({ days: askedDays, hours: checkEvery })}`,
+  sql`(${checkedAt} between ${ago({ days: askedDays })} and ${ago({ hours: checkEvery })}
+    or ${isTooFarAhead(checkedAt, 0)})`,
+]
 
 interface CheckTimes {
   /** How often to look for connections whose check is due. */
@@ -109,11 +135,12 @@ function createCheck(
     }
   }
 
+  /** The second question does not wait behind the daily checks, either. */
   async function checkAgain(connection: Connection): Promise<void> {
-    const seconds = askAgainMs / 1000 - checkEvery * 60 * 60
+    const due = ago({ days: askedDays, hours: checkEvery })
     await database
       .update(connections)
-      .set({ checkedAt: sql`now() + make_interval(secs => ${seconds})` })
+      .set({ checkedAt: sql`${due} + make_interval(secs => ${askAgainMs / 1000})` })
       .where(isSame(connection))
   }
 }
@@ -129,44 +156,62 @@ export function createChecks(
   const { database, log } = dependencies
   const { pollMs } = times
   const check = createCheck(dependencies, times)
-  let running: Background | undefined
+  let running: Background[] = []
 
-  async function checkNext(): Promise<number> {
-    const connection = await takeNext()
-    if (connection === undefined) return pollMs
-    await check(connection)
-    return 0
+  /** Makes the checks of a queue, some at the same time. */
+  function startQueue(isDue: SQL): Background {
+    const checking = new Set<Promise<void>>()
+
+    async function checkNext(): Promise<number> {
+      const connection = await takeNext(isDue)
+      if (connection === undefined) return pollMs
+      const one = check(connection)
+        .catch(report)
+        .finally(() => checking.delete(one))
+      checking.add(one)
+      if (checking.size === atOnce) await Promise.race(checking)
+      return 0
+    }
+
+    function onError(error: unknown): number {
+      report(error)
+      return pollMs
+    }
+
+    const looking = repeatInBackground(checkNext, { firstMs: pollMs, onError })
+    return {
+      stop: () =>
+        waitAtMost(
+          longestStopMs,
+          looking.stop().then(() => Promise.all(checking)),
+        ),
+    }
   }
 
-  /** Takes the connection that has not been checked for the longest time, if its check is due. */
-  async function takeNext(): Promise<Connection | undefined> {
+  /** Takes the connection of a queue that has waited for the longest time. */
+  async function takeNext(isDue: SQL): Promise<Connection | undefined> {
     const due = sql`(
-      select id from ${connections}
-      where (${connections.checkedAt} <= now() - make_interval(hours => ${checkEvery})
-          or ${isTooFarAhead(connections.checkedAt, 0)})
-      order by ${connections.checkedAt} limit 1
-      for update skip locked
+      select id from ${connections} where ${isDue}
+      order by ${checkedAt} limit 1 for update skip locked
     )`
     const [connection] = await database
       .update(connections)
-      .set({ checkedAt: sql`now() - make_interval(hours => ${checkEvery - againAfter})` })
+      .set({ checkedAt: ago({ hours: checkEvery - againAfter }) })
       .where(inArray(connections.id, due))
       .returning()
     return connection
   }
 
+  function report(error: unknown): void {
+    log.error('checks failed', errorFields(error))
+  }
+
   return {
     start() {
-      running = repeatInBackground(checkNext, {
-        firstMs: pollMs,
-        onError(error) {
-          log.error('checks failed', errorFields(error))
-          return pollMs
-        },
-      })
+      running = queues.map(startQueue)
     },
     async stop() {
-      await running?.stop()
+      await Promise.all(running.map((each) => each.stop()))
     },
   }
 }

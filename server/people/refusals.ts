@@ -15,6 +15,13 @@ const forgetAfterMs = 10 * 60_000
 
 /** How often each connection is checked, in hours. */
 export const checkEvery = 24
+/** In hours. A check that failed for a time, or whose process died, is made again after it. */
+export const againAfter = 1
+/**
+ * What somebody asked for is stored as if its check had been due for so many days. So one index has two queues, and
+ * these checks do not wait behind the daily ones, of which thousands may be overdue (checks.ts).
+ */
+export const askedDays = 1_000
 
 const seconds = (ms: number) => sql`make_interval(secs => ${ms / 1000})`
 
@@ -73,8 +80,15 @@ export const isClosed = ({ brokenSince, askAgainAt }: Connection) =>
 
 /** Has connections checked within seconds (checks.ts). A check that is under way counts. */
 export async function checkSoon(database: Database, which: SQL | undefined): Promise<void> {
-  const due = sql`now() - make_interval(hours => ${checkEvery})`
-  await database.update(connections).set({ checkedAt: due }).where(which)
+  const due = sql`now() - make_interval(hours => ${checkEvery}, days => ${askedDays})`
+  // Whoever asks again does not go to the end of the queue.
+  const checkedAt = sql`least(${connections.checkedAt}, ${due})`
+  const begun = sql`now() - make_interval(hours => ${checkEvery - againAfter})`
+  const isUnderWay = sql`${connections.checkedAt} between ${begun} - interval '1 minute' and ${begun}`
+  await database
+    .update(connections)
+    .set({ checkedAt })
+    .where(and(which, sql`not (${isUnderWay})`))
 }
 
 /** A user looks at a broken connection, perhaps because it works again. It is checked, but not all the time. */

@@ -19,7 +19,7 @@ export interface ProviderSettings {
   mentionOwners?: boolean
   /**
    * True if the dashboard shows the provider or a client id is set. Otherwise, the provider has neither routes nor a
-   * stand-in, and what it once granted does not count.
+   * stand-in, and the server does not start while there are connections to the real one (people/stand-ins.ts).
    */
   inUse: boolean
   /** True if the provider is in use without a client id. The server then uses its stand-in for the provider. */

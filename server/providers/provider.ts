@@ -122,8 +122,8 @@ export interface Crm extends Provider {
   /** The most deals of one call of `deals`. */
   readonly dealsAtOnce: number
   /**
-   * Reads deals without their links, but with their former ids. The answer lacks deals that do not exist, and
-   * may lack deals that were merged. @throws ProviderError
+   * Reads deals without their links. The answer lacks deals that do not exist, and may lack deals that were merged.
+   * @throws ProviderError
    */
   deals(
     access: CrmAccess,

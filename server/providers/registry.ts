@@ -65,6 +65,17 @@ export function usedOf<Id extends ProviderId>(
   return ids.filter((id) => providers[id].inUse) as [Id, ...Id[]]
 }
 
+/** The path of the first page of each provider that a stand-in plays, by the provider's id. */
+export function standInPages(
+  providers: Readonly<Record<ProviderId, { standIn: boolean }>>,
+): Partial<Record<ProviderId, string>> {
+  return Object.fromEntries(
+    providerIds
+      .filter((id) => providers[id].standIn)
+      .map((id) => [id, `/sandbox/${id}${registry[id].standIn.pagePath}`]),
+  )
+}
+
 /** The name of a provider's setting in the environment: SLACK_CLIENT_ID, MICROSOFT_TEAMS_CLIENT_ID. */
 export function settingOf(id: ProviderId, name: string): string {
   return `${id.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_')}_${name}`

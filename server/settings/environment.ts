@@ -1,6 +1,6 @@
 import http from 'node:http'
 import tls from 'node:tls'
-import { isLoopback } from '../http/loopback.ts'
+import { isLoopback } from '../http/origin.ts'
 import { loadEnvFile } from './env-file.ts'
 import { localHost } from './settings.ts'
 import { expandHome, readCertificates } from './text-file.ts'

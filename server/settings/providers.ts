@@ -1,6 +1,6 @@
 import * as v from 'valibot'
 import { defaultNames, providerIdOf } from '../../contract/provider-names.ts'
-import { isLoopback } from '../http/loopback.ts'
+import { isLoopback } from '../http/origin.ts'
 import type { ProviderSettings } from '../providers/calls.ts'
 import {
   chatIds,

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { gt, sql } from 'drizzle-orm'
+import { eq, gt, sql } from 'drizzle-orm'
 import { afterEach, describe, expect, test, vi } from 'vitest'
-import { crmAccounts, dealEvents, deliveries } from '../../server/database/schema.ts'
+import { crmAccounts, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { databaseKinds } from '../database.ts'
 import { stageChange } from './hubspot-webhook.ts'
 import {
@@ -60,7 +60,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
     moved(deal, stages)
 
   const account = async () => {
-    const [row] = await backend.database.select().from(crmAccounts)
+    const own = eq(crmAccounts.accountId, String(portal))
+    const [row] = await backend.database.select().from(crmAccounts).where(own)
     if (row === undefined) throw new Error('There is no account.')
     return row
   }
@@ -121,6 +122,32 @@ describe.each(databaseKinds)('on %s', (kind) => {
   })
 
   describeOnce('whatever the database,', () => {
+    test('a start searches all accounts two minutes later if the service was away, and none earlier after a restart', async () => {
+      await connectUser()
+      const inAnHour = new Date(Date.now() + hour)
+      const { database } = backend
+      /** In how many minutes the account is searched if a process starts, and the last search ended then. */
+      async function searchedIn(lastMs: number): Promise<number> {
+        await database.update(crmAccounts).set({ searchAt: inAnHour, searchedAt: new Date(lastMs) })
+        // The start adds this account before it brings searches forward.
+        const added = await backend.connect({ portal: 998, team, channel })
+        const catchUp = search()
+        await vi.waitFor(async () => {
+          expect(await database.$count(crmAccounts)).toBe(2)
+        }, soon)
+        await catchUp.stop()
+        const { searchAt } = await account()
+        await database.delete(users).where(eq(users.id, added))
+        await database.delete(crmAccounts).where(eq(crmAccounts.accountId, '998'))
+        return Math.round((searchAt.getTime() - Date.now()) / minute)
+      }
+      expect(await searchedIn(ago(3 * minute))).toBe(2)
+      expect(await searchedIn(ago(30 * second))).toBe(60)
+      // Another process has stored a webhook.
+      await backend.tell([stageChange(1, { portal, at: ago(minute) })])
+      expect(await searchedIn(ago(3 * minute))).toBe(60)
+    })
+
     test('only the last three days count, and no more than the ticked rules need is read', async () => {
       const userId = await connectUser(ago(90 * hour))
       move(1, ['next', ago(73 * hour)])

@@ -54,6 +54,7 @@ const mayGrow = [
   'count(*)::int as looked', // messages, up to 1,000 of each state
   'update "connections" set "connected_since"', // connections, each hour
   'insert into crm_accounts', // connections, each hour
+  'max(searched_at)', // accounts, at a start
   'min(secrets) as sealed', // connections, at a start
   '"connections"."stand_in"', // connections, at a start
   'delete from "sessions"', // sessions, each day

@@ -174,6 +174,24 @@ test('many users of one account, whose CRM does not answer, hold up nobody else'
   expect(searched).toBe(users.length)
 })
 
+test('many accounts whose data centre does not answer hold up nobody else', async () => {
+  const { promise, resolve } = Promise.withResolvers<undefined>()
+  const away = new Set<string>()
+  const preview = previewWith({ slowMs: 50 })
+  outside.answerRead = (_read, token) =>
+    away.has(String(token.split('-')[3])) ? promise : undefined
+  // More than could fail one after the other while the test waits.
+  for (let n = 0; n < 31; n++) {
+    away.add(String(portal))
+    expect(await preview.once(await connect())).toEqual(nothingYet)
+    nextAccount()
+  }
+  const other = await connect()
+  moved(1, [['next', ago(day)]])
+  expect(await preview(other)).toMatchObject({ complete: true })
+  resolve(undefined)
+})
+
 const refusing = { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } }
 const pausing = { status: 429, headers: { 'Retry-After': '60' } }
 test.each([

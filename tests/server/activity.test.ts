@@ -51,6 +51,17 @@ function signIn(userId: string) {
 describe.each(databaseKinds)('on %s', (kind) => {
   shareBackend(kind)
 
+  test('of messages that wait, 10,000 are counted: an open dashboard counts again and again', async () => {
+    const { userId, summary } = signIn(await connect())
+    const wait = (count: number) =>
+      storeDeliveries(open.database, userId, count, () => ({ state: 'pending', finishedAt: null }))
+    await wait(3)
+    expect(await summary()).toMatchObject({ waiting: 3 })
+    for (let n = 0; n < 2; n++) await wait(5_000)
+    expect(await summary()).toMatchObject({ waiting: 10_000 })
+    await open.database.delete(deliveries)
+  })
+
   test('a moved deal is listed with what its message said, and counted', async () => {
     const { userId, activity, summary } = signIn(await connect())
     outside.deals.set('1', { name: 'Acme\nrenewal' })

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { sendLastAgain } from '../../server/activity/retry-all.ts'
 import { connections, users } from '../../server/database/schema.ts'
 import { type Checks, createChecks } from '../../server/people/checks.ts'
-import { openSecrets } from '../../server/people/connections.ts'
+import { openSecrets, sealSecrets } from '../../server/people/connections.ts'
 import type { CatchUp } from '../../server/relay/search/schedule.ts'
 import {
   answerPosts,
@@ -15,6 +15,7 @@ import {
   outside,
   portal,
   posts,
+  range,
   refusePosts,
   shareBackend,
   soon,
@@ -158,4 +159,34 @@ test('the daily check tells new names; of a channel that it may not read, the st
   startChecks()
   const renamed = { account: 'new.example', workspace: 'New' }
   await vi.waitFor(async () => expect(await names()).toEqual({ ...renamed, ...unread }), soon)
+})
+
+test('a refused connection is asked again in time beside a thousand overdue checks that get no answer', async () => {
+  const userId = await connect()
+  const people = await open.database
+    .insert(users)
+    .values(range(0, 1_000).map(() => ({})))
+    .returning()
+  const provider = 'hubspot' as const
+  const secrets = { accessToken: 'access', refreshToken: 'of the crowd' }
+  await open.database.insert(connections).values(
+    people.map(({ id }) => ({
+      userId: id,
+      provider,
+      secrets: sealSecrets(backend.vault, { userId: id, provider }, secrets),
+      accountId: 'crowd',
+      grantId: id,
+      connectedAt: ago(50 * hour),
+      checkedAt: ago(30 * hour),
+    })),
+  )
+  const { promise: never, resolve: answer } = Promise.withResolvers<undefined>()
+  const refusal = { status: 400, body: { status: 'BAD_REFRESH_TOKEN' } }
+  outside.answerRefresh = (token) => (token === secrets.refreshToken ? never : refusal)
+  startChecks()
+  await vi.waitFor(async () => {
+    expect(outside.refreshes).toContain(secrets.refreshToken)
+    expect((await shown(userId))[0]).toMatchObject(broken)
+  }, soon)
+  answer(undefined)
 })

@@ -93,6 +93,24 @@ describe('a session', () => {
   })
 })
 
+test('a browser that becomes a person’s gets a new token; the same person’s stays, so a lost answer signs nobody out', async () => {
+  /** A browser that has the present cookie, and no later one. */
+  const copy = () => {
+    const one = openBrowser(harness)
+    one.cookie = browser.cookie
+    return one
+  }
+  const isSignedIn = async (one: Browser) =>
+    JSON.stringify(await one.rules()) === '{"rules":["deal-closed"]}'
+  await browser.keep(['deal-closed'])
+  const planted = copy()
+  await browser.connect('hubspot')
+  expect(await Promise.all([browser, planted].map(isSignedIn))).toEqual([true, false])
+  const withoutAnswer = copy()
+  await browser.connect('hubspot')
+  expect(await Promise.all([browser, withoutAnswer].map(isSignedIn))).toEqual([true, true])
+})
+
 describe('the person of a session', () => {
   const read = async (one: Browser, path = '/api/notifications/rules') =>
     (await one.call(path)).headers.get('Dealbell-Person')

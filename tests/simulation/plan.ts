@@ -60,7 +60,7 @@ export interface Plan {
   endMs: number
   /** When a search begins for what no webhook has brought, or by when. */
   searchMs: number | undefined
-  /** A process starts anew at `searchMs`, and searches. Otherwise the server has searched by itself by then. */
+  /** All processes are away before `searchMs`, so they search. Otherwise the server has searched by itself by then. */
   searchesAtStart: boolean
   /** How far HubSpot's clock is ahead. */
   aheadMs: number
@@ -71,6 +71,10 @@ export interface Plan {
   /** Slack takes a message once that comes twice with one id. */
   knowsIds: boolean
 }
+
+/** The service is away for so long before a search, and searches after so long (search/schedule.ts). */
+export const awayMs = 65 * second
+export const searchedAfterMs = 2 * minute
 
 /** So many deals change at once that a webhook makes more rows than one transaction may have. */
 const bulk = { account: 3, users: 30, channel: 'T9/C9', deals: 100 }
@@ -139,7 +143,8 @@ export function planOf(seed: number): Plan {
   const isSearched = isRefused || isLost.includes(true)
   // The others are long, so they are few. In them, the server searches in time by itself.
   const searchesAtStart = seed % 138 !== 10
-  let searchMs = isSearched ? endMs + dice.between(130, 170) * second : undefined
+  // All processes that a fault has killed have started again before they go away together.
+  let searchMs = isSearched ? endMs + 75 * second + dice.between(130, 170) * second : undefined
   if (isSearched && !searchesAtStart) searchMs = 62 * minute
 
   const webhooks: Webhook[] = []

@@ -3,7 +3,7 @@ import { check, isAllTold, type Move, type Played } from './checks.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Fault, minute, outage, second } from './faults.ts'
 import { createPeople } from './people.ts'
-import { type Plan, planOf, type Webhook } from './plan.ts'
+import { awayMs, type Plan, planOf, searchedAfterMs, type Webhook } from './plan.ts'
 import { createProcesses, type Processes } from './processes.ts'
 import { createStarvationCheck } from './starvation.ts'
 import { Time } from './time.ts'
@@ -114,14 +114,17 @@ async function play({
   try {
     let end = Number.POSITIVE_INFINITY
     let isSearching = plan.searchMs === undefined
+    const leavesAtMs = plan.searchesAtStart ? awayMs + searchedAfterMs : 0
     for (;;) {
       await time.runUntil(time.now + lookMs)
       atOnce.push(...lookForStarving(faultyUntil))
       if (atOnce.length > 0) return atOnce
       const sinceMs = time.now - time.startMs
-      if (!isSearching && sinceMs >= (plan.searchMs ?? 0)) {
+      if (!isSearching && sinceMs >= (plan.searchMs ?? 0) - leavesAtMs) {
         isSearching = true
-        if (plan.searchesAtStart) processes.kill(0, 200)
+        for (let at = 0; plan.searchesAtStart && at < plan.processes; at++) {
+          processes.kill(at, awayMs)
+        }
       }
       const calm = Math.max(calmFrom(), time.startMs + (plan.searchMs ?? 0), pausedUntil())
       end = calm + (plan.searchesAtStart ? restMs : toldMs)

@@ -8,7 +8,7 @@ import type { HubspotHttp } from './http.ts'
 const freshMs = 6 * 60 * 60_000
 const afterFailureMs = 5 * 60_000
 /** A message does not wait longer for the currency. The call goes on for the next messages. */
-const longestWaitMs = 1_000
+const currencyWaitMs = 1_000
 /** The size of the cache. A process cannot call this many accounts within `freshMs`. */
 const mostAccounts = 20_000
 
@@ -66,7 +66,7 @@ export function createCurrencyCache(
     const mayRead = isOver || (refused.length > 0 && !refused.includes(access.accessToken))
     const account = mayRead ? start(access, known?.currency ?? null, refused) : known
     const waited = new AbortController()
-    const leftMs = account.startedAt + longestWaitMs - now()
+    const leftMs = account.startedAt + currencyWaitMs - now()
     const timer = { ref: false, signal: waited.signal }
     await Promise.race([account.read, delay(Math.max(0, leftMs), undefined, timer)])
     waited.abort()

@@ -2,7 +2,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { WebhookRefusal } from '../provider.ts'
 
 /** The largest difference between a request's timestamp and our clock, in milliseconds. */
-const toleranceMs = 300_000
+const signedWithinMs = 300_000
 
 /** HubSpot decodes only these twelve escapes in the address before it signs. */
 const decodedEscapes = /%(?:3A|2F|3F|40|21|24|27|28|29|2A|2C|3B)/gi
@@ -35,7 +35,7 @@ export function headerRefusal(
   if (!/^[A-Za-z0-9+/]{43}=$/.test(signature)) return 'missing'
   // Only digits: Number() would also accept '', '1e12', ' 1 ' and '0x1'.
   if (!/^\d{1,15}$/.test(timestamp)) return 'missing'
-  return Math.abs(nowMs - Number(timestamp)) <= toleranceMs ? undefined : 'time'
+  return Math.abs(nowMs - Number(timestamp)) <= signedWithinMs ? undefined : 'time'
 }
 
 /**

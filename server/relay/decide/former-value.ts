@@ -1,5 +1,5 @@
 import type { CrmDeal } from '../../providers/deal.ts'
-import { toleranceMs } from '../receive/store.ts'
+import { sameChangeMs } from '../receive/store.ts'
 
 /**
  * A CRM may leave out the oldest values of a long history. HubSpot does not document how many it keeps. We
@@ -48,7 +48,7 @@ export function formerValue(
     .sort((a, b) => distance(a) - distance(b))
   // The history may not contain this change yet. The last other value before the event is the old
   // one.
-  if (nearest === undefined || distance(nearest) > toleranceMs) {
+  if (nearest === undefined || distance(nearest) > sameChangeMs) {
     const last = firstIndex(changes.length, (at) => timeOf(at) > eventMs) - 1
     return changes[changes[last]?.value === value ? last - 1 : last]?.value
   }

@@ -14,7 +14,7 @@ import { makeDueFrom } from '../schedule/channels.ts'
 export type CrmEvent = DealEvent & { crm: CrmId }
 
 /** HubSpot's webhooks and its history may give slightly different times for one change. */
-export const toleranceMs = 60_000
+export const sameChangeMs = 60_000
 
 /** A user who gets the changes of an account. */
 interface Target {
@@ -186,7 +186,7 @@ const isReportedBy = (foundBy: FoundBy) => sql`coalesce((
     and same.crm = item.crm and same.property = item.property and same.value = item.value
   limit 1), false)`
 
-const tolerance = sql`make_interval(secs => ${toleranceMs / 1000})`
+const tolerance = sql`make_interval(secs => ${sameChangeMs / 1000})`
 
 export const byTime = (a: DealEvent, b: DealEvent) =>
   a.occurredAt.getTime() - b.occurredAt.getTime() ||

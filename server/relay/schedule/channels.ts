@@ -43,7 +43,7 @@ export function makeDueFrom(source: SQL): SQL {
  * - `deliveries.sending_until` (send/claim.ts): one process posts a message about the delivery.
  * - `connections.refreshing_until` (people/access-token.ts): one process refreshes the access token.
  * - `connections.checked_at` (people/checks.ts): one process checks the connection. This is the time of the last
- *   check. The process first sets it so that the next check is due in an hour.
+ *   check, or long ago if somebody asks for one. The process first sets it so that the next check is due in an hour.
  * - `crm_accounts.search_at` (search/): one process searches the account. This is the time of the next search. The
  *   process sets it ahead, again and again while it searches.
  *

@@ -1,10 +1,11 @@
-// The search for changes that no webhook has brought, for example because the server was away. It searches after a
-// start, then every hour. A search goes back to the start of the last complete one, at most three days. It gets the
-// connected accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out what is known. The
-// processes share the accounts: only one searches an account at a time.
+// The search for changes that no webhook has brought, for example because the server was away. It searches every hour,
+// and two minutes after a start that ends an absence. A search goes back to the start of the last complete one, at most
+// three days. It gets the connected accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out
+// what is known. The processes share the accounts: only one searches an account at a time.
 
 import { sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../../background.ts'
+import { batchRows, inBatches } from '../../database/batches.ts'
 import { isOver, isTooFarAhead } from '../../database/clock.ts'
 import { type Database, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
@@ -16,14 +17,17 @@ import {
   type Account,
   clockErrorMs,
   createSearch,
+  graceMs,
   lookBackMs,
   type SearchDependencies,
 } from './search.ts'
 
-/** The accounts that one process searches at the same time. */
-const accountsAtOnce = 3
+/** The accounts that one process searches at the same time. Those whose CRM is away take a place for ten seconds. */
+const accountsAtOnce = 8
 /** Longer than one wait and one call. If the process dies, another one takes the account then. */
 const leaseSeconds = 90
+/** After a shorter absence, nothing is searched earlier: the CRM repeats the webhooks that failed. */
+const shortAbsenceMs = 60_000
 
 /** How long the search for missed changes waits, in milliseconds. Tests use shorter times. */
 export interface CatchUpTimes {
@@ -46,7 +50,7 @@ const catchUpTimes: CatchUpTimes = {
 }
 
 export interface CatchUp {
-  /** Searches all accounts, a few at a time, and each one every hour from then on. */
+  /** Searches the accounts, a few at a time, and each one every hour. */
   start(): void
   stop(): Promise<void>
 }
@@ -63,14 +67,21 @@ export function createCatchUp(
   })
   let running: Background[] = []
   let addedAt = Number.NEGATIVE_INFINITY
+  const startedAt = performance.now()
+  /** A search that begins earlier leaves the end of an absence to webhooks. */
+  let completeFrom = Number.NEGATIVE_INFINITY
 
   /** Keeps the table `crm_accounts`, which says when to search each account. */
   async function keepSchedule(): Promise<number> {
     const now = performance.now()
     const isFirst = addedAt === Number.NEGATIVE_INFINITY
     if (now - addedAt >= times.everyMs) {
+      const isAfterAbsence = isFirst && (await wasAway(database, now - startedAt))
       await addAccounts(database, times.everyMs)
-      if (isFirst) await makeAllDue(database)
+      if (isAfterAbsence) {
+        completeFrom = startedAt + graceMs
+        await bringForward(database)
+      }
       addedAt = now
     }
     return times.pollMs
@@ -80,8 +91,11 @@ export function createCatchUp(
     const account = await leaseNext(database, times)
     if (account === undefined) return times.pollMs
     const { crm, accountId } = account
+    const began = performance.now()
     try {
-      await recordSearched(database, account, await search(account, signal), times.everyMs)
+      const untilMs = await search(account, signal)
+      const againMs = began < completeFrom ? graceMs : times.everyMs
+      await recordSearched(database, account, untilMs, againMs)
     } catch (error) {
       if (signal.aborted) {
         // The next start or another process repeats it.
@@ -141,12 +155,37 @@ async function addAccounts(database: Database, everyMs: number): Promise<void> {
   )
 }
 
-/** Makes all accounts due, except those that another process searches now or that are due soon. */
-async function makeAllDue(database: Database): Promise<void> {
-  await database.execute(
-    sql`update crm_accounts set search_at = now()
-        where search_at > now() + make_interval(secs => ${leaseSeconds})`,
+/**
+ * Whether all processes were away when this one started. What they stored last says so. This process may have stored
+ * webhooks since.
+ */
+async function wasAway(database: Database, sinceStartMs: number): Promise<boolean> {
+  const start = sql`now() - make_interval(secs => ${sinceStartMs / 1000})`
+  const [last] = await rowsOf<{ recent: boolean | null }>(
+    database,
+    sql`select greatest(
+          (select max(searched_at) from crm_accounts where searched_at <= ${start}),
+          (select max(received_at) from deal_events where received_at <= ${start})
+        ) > ${start} - make_interval(secs => ${shortAbsenceMs / 1000}) as recent`,
   )
+  return last?.recent !== true
+}
+
+/** Has all accounts searched soon: when a search no longer leaves the end of the absence to webhooks. */
+async function bringForward(database: Database): Promise<void> {
+  const soon = sql`now() + make_interval(secs => ${graceMs / 1000})`
+  await inBatches(async () => {
+    const rows = await rowsOf(
+      database,
+      sql`update crm_accounts set search_at = ${soon}
+          where (crm, account_id) in (
+            select crm, account_id from crm_accounts where search_at > ${soon}
+            limit ${batchRows} for update skip locked
+          )
+          returning 1`,
+    )
+    return rows.length
+  })
 }
 
 /**

@@ -14,21 +14,21 @@ import type { DealEvent } from '../../providers/deal.ts'
 import type { CrmAccess, Providers } from '../../providers/provider.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
 import { propertiesOf } from '../decide/rules.ts'
-import type { Inbox } from '../receive/inbox.ts'
 import {
   createBreaks,
   createSpareCalls,
   dealsChangedSince,
   dealsInBatches,
   reportedChanges,
-} from './past-changes.ts'
+} from '../past-changes.ts'
+import type { Inbox } from '../receive/inbox.ts'
 
 /** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
 export const lookBackMs = 3 * 24 * 60 * 60_000
 /** A search finds a change only after some moments. So searches overlap. */
 const overlapMs = 10 * 60_000
 /** The webhook of a younger change is probably on its way. */
-const graceMs = 2 * 60_000
+export const graceMs = 2 * 60_000
 /** The most that our clock may be ahead of the CRM's clock when a user connects an account. */
 export const clockErrorMs = 60 * 60_000
 
@@ -95,13 +95,18 @@ export function createSearch(
     // Without a call, only our clock is known. It may be ahead.
     if (properties.length === 0) return Date.now() - clockErrorMs
 
+    // While the CRM is away, each account gives its place to the next one after one call.
+    let hasAnswered = false
     /** Makes a call with a connection of the account that works. @throws ProviderError */
-    function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
+    async function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
       async function connection(refused: readonly string[]) {
         await renewLease(account)
         return await workingConnection(account, refused)
       }
-      return spareCall({ crm, connection, retryMs, signal }, make)
+      const tries = hasAnswered ? {} : { mostUnanswered: 1 }
+      const answer = await spareCall({ crm, connection, retryMs, signal, ...tries }, make)
+      hasAnswered = true
+      return answer
     }
 
     const breathe = createBreaks()

@@ -1,12 +1,15 @@
+// What the search for missed changes (search/) and the preview (activity/read-preview.ts) share: they read the past
+// changes of an account, with calls that leave room for the relay's.
+
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises'
-import type { Database } from '../../database/open.ts'
-import { type CrmConnection, createWithAccess } from '../../people/access-token.ts'
-import { checkSoon, isSame } from '../../people/refusals.ts'
-import type { Vault } from '../../people/vault.ts'
-import type { CrmDeal } from '../../providers/deal.ts'
-import type { Crm, CrmAccess, Providers } from '../../providers/provider.ts'
-import { isOfToken, isTooLarge, ProviderError } from '../../providers/provider-error.ts'
-import type { CrmId, DealProperty } from '../../providers/registry.ts'
+import type { Database } from '../database/open.ts'
+import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
+import { checkSoon, isSame } from '../people/refusals.ts'
+import type { Vault } from '../people/vault.ts'
+import type { CrmDeal } from '../providers/deal.ts'
+import type { Crm, CrmAccess, Providers } from '../providers/provider.ts'
+import { isOfToken, isTooLarge, ProviderError } from '../providers/provider-error.ts'
+import type { CrmId, DealProperty } from '../providers/registry.ts'
 
 const longestPauseMs = 30_000
 const longestTurnMs = 10
@@ -22,6 +25,8 @@ interface SpareCall {
   connection(refused: readonly string[]): Promise<CrmConnection | undefined>
   /** The wait after a failed try, in ms. It doubles with each try. */
   retryMs: number
+  /** How often it is made if the CRM does not answer at all. */
+  mostUnanswered?: number
   signal?: AbortSignal
 }
 
@@ -42,7 +47,7 @@ export function createSpareCalls({
 
   /** @throws ProviderError of the last try; with the reason `no_connection` if there was no try. */
   return async function call<Result>(
-    { crm, connection: find, retryMs, signal }: SpareCall,
+    { crm, connection: find, retryMs, mostUnanswered = maxTries, signal }: SpareCall,
     make: (access: CrmAccess) => Promise<Result>,
   ): Promise<Result> {
     const refused: string[] = []
@@ -63,7 +68,8 @@ export function createSpareCalls({
           continue
         }
         const waitMs = error.retryAfterMs ?? retryMs * 2 ** (tries - 1)
-        if (tries === maxTries || waitMs > longestPauseMs) throw error
+        const most = error.retryAfterMs === undefined ? mostUnanswered : maxTries
+        if (tries >= most || waitMs > longestPauseMs) throw error
         tries++
         await delay(waitMs, undefined, { ref: false, ...(signal && { signal }) })
       }
