@@ -58,12 +58,6 @@ export const deliveriesEnded = new Counter({
   registers,
 })
 
-export const channelLooks = new Counter({
-  name: 'dealbell_channel_looks_total',
-  help: 'Looks of the relay for the next message of a channel.',
-  registers,
-})
-
 const deliverySeconds = new Histogram({
   name: 'dealbell_delivery_seconds',
   help: 'From the arrival of an event to the answer of the chat that it has the message.',
