@@ -1,7 +1,6 @@
-import { join } from 'node:path'
 import { PGlite, parse, protocol } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
-import { migrate } from 'drizzle-orm/pglite/migrator'
+import { migrateAlone } from '../../server/database/migrate.ts'
 import type { Database } from '../../server/database/open.ts'
 import type { Owner, Time } from './time.ts'
 
@@ -51,8 +50,14 @@ export class SimulatedDatabase {
   awayUntil = 0
   /** The share of statements whose answer is lost, although they are committed. */
   lostAnswers = 0
+  /** The share of statements that take long, because the machine is busy or the network is. */
+  slowStatements = 0.01
   /** How many statements of processes have run. */
   statements = 0
+  /** How long each row that a statement returns, or changes in `deliveries`, keeps the database busy. */
+  rowMs = 0
+  /** The most rows of one statement of a process. They are counted while `rowMs` is set. */
+  mostRows = 0
   /** Is called for each statement of a process. 'lose' loses the statement or its answer. */
   onStep: (step: Step) => 'lose' | undefined = () => undefined
 
@@ -70,9 +75,7 @@ export class SimulatedDatabase {
   static async open(): Promise<SimulatedDatabase> {
     const client = await PGlite.create()
     await client.exec(sameIds)
-    await migrate(drizzle(client), {
-      migrationsFolder: join(import.meta.dirname, '../../server/database/migrations'),
-    })
+    await migrateAlone(client)
     return new SimulatedDatabase(client)
   }
 
@@ -86,7 +89,10 @@ export class SimulatedDatabase {
     this.#waiting = []
     this.awayUntil = 0
     this.lostAnswers = 0
+    this.slowStatements = 0.01
     this.statements = 0
+    this.rowMs = 0
+    this.mostRows = 0
     this.onStep = () => undefined
     this.ask(this.#truncate)
     this.ask('alter sequence sim.ids restart')
@@ -108,13 +114,42 @@ export class SimulatedDatabase {
     return drizzle(client as unknown as PGlite)
   }
 
+  /** Counts from now on how many deliveries each statement changes, however deep in it. Call it once. */
+  countChanges(): void {
+    this.ask(`create function sim.count_changes() returns trigger language plpgsql as $$ begin
+      perform set_config('sim.changes', (
+        coalesce(nullif(current_setting('sim.changes', true), ''), '0')::int + (select count(*) from changed)
+      )::text, false);
+      return null;
+    end $$`)
+    this.ask(`create function sim.forget_changes() returns text language sql
+      as $$ select set_config('sim.changes', '', false) $$`)
+    for (const [event, table] of [
+      ['insert', 'new'],
+      ['update', 'new'],
+      ['delete', 'old'],
+    ]) {
+      this.ask(`create trigger count_${event} after ${event} on deliveries referencing ${table} table as changed
+        for each statement execute function sim.count_changes()`)
+    }
+  }
+
+  #changedRows(): number {
+    const [row] = this.ask<{ changes: string }>(
+      `select current_setting('sim.changes', true) as changes, sim.forget_changes()`,
+    )
+    return Number(row?.changes ?? 0)
+  }
+
   /** The database as a process sees it: each statement takes a moment, and may fail. */
   of(owner: Owner): Database {
     const { time } = this
-    // Some statements take long: the machine is busy, or the network is.
     const travel = () => {
       const { dice } = time
-      return time.wait(dice.chance(0.01) ? dice.between(100, 6_000) : dice.between(0.1, 4), owner)
+      return time.wait(
+        dice.chance(this.slowStatements) ? dice.between(100, 6_000) : dice.between(0.1, 4),
+        owner,
+      )
     }
     const step = async (sql: string, parameters: readonly unknown[], result?: Result) => {
       const when = result === undefined ? 'before' : 'after'
@@ -139,7 +174,13 @@ export class SimulatedDatabase {
       // It may have stood still meanwhile.
       if (owner.frozenUntil > time.now) await time.wait(0, owner)
       this.statements++
-      return this.#run(sql, parameters, options)
+      const result = this.#run(sql, parameters, options)
+      if (this.rowMs > 0) {
+        const rows = result.rows.length + this.#changedRows()
+        this.mostRows = Math.max(this.mostRows, rows)
+        await time.wait(rows * this.rowMs, owner)
+      }
+      return result
     }
     const answered = async (isLost: boolean) => {
       if (isLost || time.dice.chance(this.lostAnswers)) throw broken()

@@ -39,7 +39,7 @@ interface Disturbance {
 
 const known = new Map<string, ReadonlySet<Moment>>()
 /** What a statement is. There are few texts, so each is looked at once. */
-function momentsOf(sql: string): ReadonlySet<Moment> {
+export function momentsOf(sql: string): ReadonlySet<Moment> {
   let own = known.get(sql)
   if (own === undefined) {
     const plain = sql.replaceAll('"', '').replace(/\s+/g, ' ')
