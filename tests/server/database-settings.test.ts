@@ -33,7 +33,7 @@ describe.runIf(process.env.TEST_ALL === '1')('in a PostgreSQL that others have s
     statement_timeout: '1000',
     lock_timeout: '1000',
     idle_in_transaction_session_timeout: '1000',
-    idle_session_timeout: '100',
+    idle_session_timeout: '5000',
     transform_null_equals: 'on',
     array_nulls: 'off',
     synchronous_commit: 'off',
