@@ -222,6 +222,7 @@ function each(
 const dealOf = (user: number, n: number) => 10_000_000 + user * 100_000 + n
 
 async function setUp(database: SimulatedDatabase, time: Time, faults: readonly Fault[]) {
+  database.countChanges()
   database.reset(time)
   const plan: Plan = {
     seed: 0,
