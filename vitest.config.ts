@@ -24,6 +24,7 @@ const testAllOnly = [
   'tests/relay/preview.test.ts',
   'tests/relay/processes.test.ts',
   'tests/relay/tries.test.ts',
+  'tests/relay/upgrade.test.ts',
   'tests/server/callback-orders.test.ts',
   'tests/server/cleanup.test.ts',
   'tests/server/damaged-folder.test.ts',

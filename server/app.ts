@@ -14,7 +14,7 @@ import { testMessageRoutes } from './api/test-message.ts'
 import { watchRoutes } from './api/watch.ts'
 import { countWebhooks, webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
-import { answerError, errorAnswer } from './http/errors.ts'
+import { ApiError, answerError, errorAnswer } from './http/errors.ts'
 import {
   atOneLoopbackName,
   corsForAll,
@@ -24,6 +24,7 @@ import {
 import { safetyHeaders } from './http/safety-headers.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { providerIds, standInPages, usedOf } from './providers/registry.ts'
+import { shared } from './watch/watch.ts'
 
 /** The whole backend as a function from request to answer. It opens no port and no file. */
 export function createApp(
@@ -53,9 +54,13 @@ export function createApp(
   app.use('/api/*', writesFromDashboardOnly(appUrl))
   app.use('/api/*', writesForShownPersonOnly(context))
 
+  // The dashboard waits ten seconds for it.
+  const isAnswered = shared(async () => await database.execute(sql`select 1`), log)
   app.get(endpoints.health.path, async (c) => {
     // Without its database, the backend cannot work, so the health check must fail.
-    await database.execute(sql`select 1`)
+    if ((await isAnswered()) === undefined) {
+      throw new ApiError(500, 'internal', 'The database does not answer.')
+    }
     return c.json({ status: 'ok', features: [...featureNames], standIns, appUrl } satisfies Health)
   })
   app.route('/', ruleRoutes(context))

@@ -3,6 +3,7 @@ import type { Server } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createBackend } from './backend.ts'
 import { startCleanup } from './clean/clean.ts'
+import { keepIndexes } from './database/indexes.ts'
 import type { FolderLock } from './database/lock.ts'
 import { maintainPglite } from './database/maintenance.ts'
 import { createHttpServer } from './http/server.ts'
@@ -37,6 +38,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   ]
   const { database, hasRoom, pool, close } = await openDatabase(settings, {
     onIdleError: (error) => log.warn('idle database connection lost', errorFields(error)),
+    onBlocked: (error) => log.warn('migration waits for a table', errorFields(error)),
   })
   const vault = createVault(encryptionKeys)
   const keys = await checkKeys(database, vault)
@@ -64,9 +66,16 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   http.serve(app.fetch)
 
   watchProcess()
-  const hasFolder = settings.databaseUrl === undefined
-  const upkeep = hasFolder ? [maintainPglite({ database, hasRoom, log })] : []
-  const cleanup = startCleanup({ database, vacuum: hasFolder, hasRoom, log })
+  const upkeep =
+    settings.databaseUrl === undefined
+      ? maintainPglite({ database, hasRoom, log })
+      : keepIndexes({ url: settings.databaseUrl, log })
+  const cleanup = startCleanup({
+    database,
+    vacuum: settings.databaseUrl === undefined,
+    hasRoom,
+    log,
+  })
   let stopping: { signal: NodeJS.Signals; since: number } | undefined
   async function stop(signal: NodeJS.Signals): Promise<void> {
     if (stopping !== undefined) {
@@ -86,7 +95,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
       process.exit(1)
     }, delayMs + stopWithinMs)
     if (delayMs > 0) await delay(delayMs)
-    const background = [relay, catchUp, checks, cleanup, ...upkeep].map((each) => each.stop())
+    const background = [relay, catchUp, checks, cleanup, upkeep].map((each) => each.stop())
     await Promise.all([http.close(requestGraceMs), ...background])
     await close()
     lock?.release()

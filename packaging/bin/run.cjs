@@ -11,6 +11,10 @@ if (name === '--help') {
   console.log(`Usage: dealbell ${names.join('|')} …`)
   process.exit()
 }
+if (name === '--version') {
+  console.log(require('../package.json').version)
+  process.exit()
+}
 if (!names.includes(name)) {
   console.error(`There is no 'dealbell ${name}'. There are: ${names.join(', ')}.`)
   process.exit(2)

@@ -17,7 +17,13 @@ export type DeliveryCounts = v.InferOutput<typeof deliveryCounts>
 /** The figures of `readStored`. */
 export const statusAnswer = v.looseObject({ pending: v.number() })
 
+/** What `readAccount` tells. */
+export const accountAnswer = v.looseObject({ known: v.boolean() })
+
 export const replayAnswer = v.object({ replayed: v.number() })
+
+/** The answer to a change of an account. To delete a large one, the command repeats its call until it is done. */
+export const changeAnswer = v.object({ done: v.boolean(), replayed: v.number() })
 
 /**
  * Derives the operator's token from the newest encryption key, which server and operator both read.

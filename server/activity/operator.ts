@@ -1,16 +1,19 @@
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { batchRows, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { testProperty } from '../database/schema.ts'
 import type { DeliveryCounts } from './operator-answers.ts'
 import { revive } from './send-again.ts'
 
-/** Counts all deliveries of all time. With millions, this takes seconds. */
-export async function countDeliveries(database: Database): Promise<DeliveryCounts> {
+/** Counts all deliveries of all time, or those of some users. With millions, this takes seconds. */
+export async function countDeliveries(
+  database: Database,
+  isOfUsers: SQL = sql`true`,
+): Promise<DeliveryCounts> {
   const rows = await rowsOf<{ state: string; reason: string | null; count: number }>(
     database,
     sql`select state, case when state = 'dead' then reason end as reason, count(*)::int as count
-        from deliveries group by 1, 2 order by 3 desc`,
+        from deliveries where ${isOfUsers} group by 1, 2 order by 3 desc`,
   )
   const count = (state: string) =>
     rows.filter((row) => row.state === state).reduce((sum, row) => sum + row.count, 0)
@@ -32,21 +35,34 @@ const replayDays = 3
  * Makes dead deliveries pending again, in their old order and in batches. Leaves out old changes, test
  * messages, and what a disconnect ended: we promised the user to send nothing more. @returns their number.
  */
-export async function replayDead(database: Database): Promise<number> {
+export async function replayDead(database: Database, isOfUsers: SQL = sql`true`): Promise<number> {
   // Find them all first. What a batch revives may soon be dead again, and must not be revived for ever.
   const found = await rowsOf<{ id: string }>(
     database,
     sql`select id::text as id from deliveries
-        where state = 'dead' and reason <> 'disconnected'
+        where state = 'dead' and reason <> 'disconnected' and ${isOfUsers}
           and occurred_at > now() - make_interval(days => ${replayDays})
           and (select property from deal_events where deal_events.id = event_id) <> ${testProperty}
         order by occurred_at, id`,
   )
-  let replayed = 0
+  return await inBatchesOf(
+    found.map(({ id }) => id),
+    (ids) => revive(database, ids),
+  )
+}
+
+/** Calls `change` with some of these ids at a time. @returns the sum of what it returns. */
+export async function inBatchesOf(
+  ids: readonly string[],
+  change: (some: string[]) => Promise<number>,
+): Promise<number> {
+  let changed = 0
+  let next = 0
   await inBatches(async () => {
-    const ids = found.splice(0, batchRows).map(({ id }) => id)
-    if (ids.length > 0) replayed += await revive(database, ids)
-    return ids.length
+    const some = ids.slice(next, next + batchRows)
+    next += batchRows
+    if (some.length > 0) changed += await change(some)
+    return some.length
   })
-  return replayed
+  return changed
 }

@@ -56,6 +56,7 @@ export function reasonInWords(
   }
   const known: Readonly<Record<string, string>> = {
     disconnected: 'a service was disconnected',
+    paused: 'whoever runs this server lets the messages of your account wait',
     no_channel: `${chatName} gave no channel. Connect ${chatName} again`,
     refused: `${crmName} no longer accepts the connection. Connect ${crmName} again`,
     // Slack has an error of the same name.

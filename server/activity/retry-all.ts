@@ -1,7 +1,6 @@
 import { sql } from 'drizzle-orm'
 import type { Activity, Summary } from '../../contract/features/activity.ts'
 import type { RetryAllAnswer } from '../../contract/features/retry-all.ts'
-import { batchRows, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { connections, testProperty } from '../database/schema.ts'
 import { type Providers, unknownRefusal } from '../providers/provider.ts'
@@ -15,6 +14,7 @@ import {
   usedOf,
 } from '../providers/registry.ts'
 import { type ActivityFilter, hasRule, nameSearch, newestIn } from './find.ts'
+import { inBatchesOf } from './operator.ts'
 import { revive } from './send-again.ts'
 
 interface Dependencies {
@@ -119,12 +119,7 @@ export async function sendAllAgain(
   const { ids, more } = await findFailed(dependencies, userId, which)
   // The oldest change goes first.
   ids.reverse()
-  let queued = 0
-  await inBatches(async () => {
-    const some = ids.splice(0, batchRows)
-    if (some.length > 0) queued += await revive(dependencies.database, some)
-    return some.length
-  })
+  const queued = await inBatchesOf(ids, (some) => revive(dependencies.database, some))
   return { queued, more }
 }
 

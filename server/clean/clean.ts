@@ -1,6 +1,7 @@
-// What is deleted, and when. This folder is neither in people/ nor in relay/, because it deletes rows of both. It
-// needs only the tables. Soon after the start and then daily, it deletes what nobody needs any more:
-// - people.ts: sessions that have expired, and users without identity and without session: nobody can sign in as them.
+// What nobody needs any more. This folder is neither in people/ nor in relay/, because it deletes rows of both. It
+// needs only the tables. Soon after the start and then daily, it deletes:
+// - people.ts: sessions that have expired, users without identity and without session (nobody can sign in as them), and
+//   users who have had neither a session nor a connection for a year.
 // - deliveries.ts: events and their deliveries after 30 days, unless a delivery is pending; channels in which nothing
 //   happens; accounts that nobody has connected.
 // - deal-names.ts: names of deals, after the user has disconnected the CRM. The disconnect itself deletes them; the

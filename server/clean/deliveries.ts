@@ -83,7 +83,7 @@ export async function deleteOld(
     accounts: await deleteInBatches(
       database,
       crmAccounts,
-      sql`not exists (
+      sql`paused_at is null and not exists (
             select from ${connections}
             where ${connections.provider} = ${crmAccounts.crm}
               and ${connections.accountId} = ${crmAccounts.accountId}

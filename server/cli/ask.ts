@@ -7,16 +7,27 @@ export type Reply =
 
 const defaultTimeoutS = 10
 
-/** Makes a call. Throws nothing, and follows no redirect. */
+/**
+ * Makes a call. Throws nothing, and follows no redirect.
+ * @param write gets the text of a success part by part, in place of the reply.
+ */
 export async function ask(
   url: string,
-  { timeoutS = defaultTimeoutS, ...init }: RequestInit & { timeoutS?: number } = {},
+  {
+    timeoutS = defaultTimeoutS,
+    write,
+    ...init
+  }: RequestInit & { timeoutS?: number; write?: (text: string) => void } = {},
 ): Promise<Reply> {
   try {
     const signal = AbortSignal.timeout(timeoutS * 1000)
     const response = await fetch(url, { ...init, redirect: 'manual', signal })
     const { status, headers } = response
-    return { kind: 'answer', status, headers, text: await response.text() }
+    if (write === undefined || !response.ok || response.body === null) {
+      return { kind: 'answer', status, headers, text: await response.text() }
+    }
+    for await (const text of response.body.pipeThrough(new TextDecoderStream())) write(text)
+    return { kind: 'answer', status, headers, text: '' }
   } catch (error) {
     return { kind: 'none', why: whyOf(error, new URL(url), timeoutS) }
   }

@@ -1,16 +1,10 @@
 import { createReadStream } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { getTableName, is, sql } from 'drizzle-orm'
-import { readMigrationFiles } from 'drizzle-orm/migrator'
 import { getTableConfig, PgTable } from 'drizzle-orm/pg-core'
 import * as v from 'valibot'
-import {
-  type Database,
-  migrationsFolder,
-  Refused,
-  rowsOf,
-  type Transaction,
-} from '../database/open.ts'
+import { migrations, Refused } from '../database/migrate.ts'
+import { type Database, rowsOf, type Transaction } from '../database/open.ts'
 import * as schema from '../database/schema.ts'
 import { checkKeys } from '../people/keys.ts'
 import type { Vault } from '../people/vault.ts'
@@ -20,7 +14,7 @@ import { fieldsOf } from './ask.ts'
 // number, without which the file is cut off. Tokens stay sealed, as in the database. The key is not in the file.
 
 /** The time of the last migration tells which columns the tables have. */
-const migratedAt = readMigrationFiles({ migrationsFolder }).at(-1)?.folderMillis
+const migratedAt = migrations.at(-1)?.at
 
 const lineShape = v.union([
   v.object({ table: v.string(), rows: v.array(v.unknown()) }),
@@ -134,11 +128,13 @@ async function* linesOf(path: string): AsyncGenerator<string> {
 
 /** @throws Refused if the tables are not those of this release, or do not exist. */
 export async function requireThisRelease(database: Transaction): Promise<void> {
-  const table = 'drizzle.__drizzle_migrations'
-  const tables = await rowsOf(database, sql`select where to_regclass(${table}) is not null`)
-  const migrations = sql`select max(created_at)::float8 as at from ${sql.raw(table)}`
-  const last = tables.length > 0 ? await rowsOf<{ at: number }>(database, migrations) : []
-  if (last[0]?.at === migratedAt) return
+  const journal = sql`select where to_regclass('dealbell_migrations') is not null`
+  const exists = (await rowsOf(database, journal)).length > 0
+  const applied = exists
+    ? await rowsOf<{ hash: string }>(database, sql`select hash from dealbell_migrations`)
+    : []
+  const isKnown = ({ hash }: { hash: string }) => migrations.some((each) => each.hash === hash)
+  if (applied.length === migrations.length && applied.every(isKnown)) return
   throw new Refused(
     'The database is empty or of another release. Use that release, or start the server of this one (npm start): it updates the database.',
   )
@@ -146,12 +142,11 @@ export async function requireThisRelease(database: Transaction): Promise<void> {
 
 /** @throws Refused if any table has a row. A started server may have left `key_check`. */
 export async function requireEmpty(database: Transaction): Promise<void> {
-  const names = await rowsOf<{ name: string }>(
-    database,
-    sql`select tablename as name from pg_tables where schemaname = 'public' and tablename <> 'key_check'`,
-  )
-  for (const { name } of names) {
-    const rows = await rowsOf(database, sql`select from ${sql.identifier(name)} limit 1`)
+  for (const table of tablesInOrder().filter((each) => each !== schema.keyCheck)) {
+    const name = getTableName(table)
+    const exists = await rowsOf(database, sql`select where to_regclass(${name}) is not null`)
+    if (exists.length === 0) continue
+    const rows = await rowsOf(database, sql`select from ${table} limit 1`)
     if (rows.length === 0) continue
     throw new Refused(
       'The database is not empty. Import into a new one: an empty database of PostgreSQL, or a DATA_DIR that no server has used.',

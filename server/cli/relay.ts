@@ -1,4 +1,9 @@
+import { createInterface } from 'node:readline'
+import { parseArgs } from 'node:util'
+import * as v from 'valibot'
 import {
+  accountAnswer,
+  changeAnswer,
   type DeliveryCounts,
   deliveryCounts,
   replayAnswer,
@@ -14,20 +19,26 @@ import { askServer } from './running-server.ts'
 const usage = `Usage: npm run relay -- status   what waits, and how many connections are broken
        npm run relay -- count    counts all stored deliveries by state, and the dead ones by reason
        npm run relay -- replay   sends the dead ones of the last three days again
-       npm run relay -- health   ends with 0 if the server on this machine works, and else with 1`
-const commands = ['status', 'count', 'replay', 'health']
+       npm run relay -- health   ends with 0 if the server on this machine works, and else with 1
+       npm run relay -- account ID            the connections, the backlog and the failures of an account of the CRM
+       npm run relay -- account ID --pause    lets its messages wait; --resume sends them
+       npm run relay -- account ID --replay   sends its dead deliveries of the last three days again
+       npm run relay -- account ID --export   writes all that belongs to it to standard output, as JSON
+       npm run relay -- account ID --delete   deletes all that belongs to it; --yes does not ask`
+const commands = ['status', 'count', 'replay', 'health', 'account']
 // Many deliveries take long. A server answers within this time or not at all (http/server.ts).
 const options = { timeoutS: 60 }
 
 try {
   loadEnvironment()
-  const [, , command] = process.argv
-  if (command === undefined || !commands.includes(command)) throw new Error(usage)
+  const { command, id, steps, yes } = readArguments()
   const settings = parseEnv(process.env)
   if (command === 'health') await requireHealth(settings)
   else if (command === 'status') {
     const figures = await askServer(settings, '/relay/status', statusAnswer, options)
     console.log(JSON.stringify(figures, null, 2))
+  } else if (command === 'account') {
+    await withAccount(settings, id, steps[0], yes)
   } else if (command === 'count') {
     print(await askServer(settings, '/relay/count', deliveryCounts, options))
   } else {
@@ -38,6 +49,72 @@ try {
 } catch (error) {
   console.error(shownError(error))
   process.exitCode = 1
+}
+
+function readArguments() {
+  const flags = ['pause', 'resume', 'replay', 'export', 'delete', 'yes'] as const
+  try {
+    const { positionals, values } = parseArgs({
+      allowPositionals: true,
+      options: Object.fromEntries(flags.map((flag) => [flag, { type: 'boolean' as const }])),
+    })
+    const [command = '', id = '', ...more] = positionals
+    const { yes = false, ...others } = values
+    const steps = Object.keys(others)
+    const isComplete =
+      command === 'account'
+        ? id !== '' && steps.length <= 1 && (!yes || steps[0] === 'delete')
+        : id === '' && Object.keys(values).length === 0
+    if (commands.includes(command) && isComplete && more.length === 0) {
+      return { command, id, steps, yes }
+    }
+  } catch {
+    // An unknown flag.
+  }
+  throw new Error(usage)
+}
+
+/** Shows an account of the CRM, or takes a step on it. */
+async function withAccount(
+  settings: Settings,
+  id: string,
+  step: string | undefined,
+  yes: boolean,
+): Promise<void> {
+  const path = `/relay/account/${encodeURIComponent(id)}` as const
+  const account = await askServer(settings, path, accountAnswer, options)
+  if (!account.known) throw new Error(`Nobody has connected an account ${id} of the CRM.`)
+  if (step === undefined) return console.log(JSON.stringify(account, null, 2))
+  if (step === 'export') {
+    const write = (text: string) => void process.stdout.write(text)
+    // It takes as long as it takes.
+    const day = { timeoutS: 86_400, write }
+    await askServer(settings, `${path}/export`, v.strictObject({}), day)
+    return
+  }
+  if (step === 'delete' && !yes) await confirm(id)
+  const post = { ...options, method: 'POST' } as const
+  const take = () => askServer(settings, `${path}/${step}`, changeAnswer, post)
+  let answer = await take()
+  while (!answer.done) answer = await take()
+  const said = {
+    pause: 'Its messages wait. --resume sends them.',
+    resume: 'Its messages are sent.',
+    replay: `${answer.replayed} dead deliveries are sent again`,
+    delete: 'All that belonged to it is deleted.',
+  }
+  console.log(said[step as keyof typeof said])
+}
+
+/** @throws Error if the person at the terminal does not type the id. */
+async function confirm(id: string): Promise<void> {
+  process.stderr.write(
+    `This deletes the users of the account with all that is stored of them. Type ${id} to go on: `,
+  )
+  const lines = createInterface({ input: process.stdin })
+  const { value: typed = '' } = await lines[Symbol.asyncIterator]().next()
+  lines.close()
+  if (typed.trim() !== id) throw new Error('Nothing was deleted.')
 }
 
 /** For the health check of a container. @throws Error if the server does not work. */

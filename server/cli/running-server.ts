@@ -57,9 +57,9 @@ const remedy = 'Set PORT and HOST as for that server, or start it.'
  */
 export async function askServer<Answer>(
   settings: Settings,
-  path: '/relay/status' | '/relay/count' | '/relay/replay',
+  path: '/relay/status' | '/relay/count' | '/relay/replay' | `/relay/account/${string}`,
   shape: v.GenericSchema<unknown, Answer>,
-  options: { method?: 'POST'; timeoutS?: number } = {},
+  options: { method?: 'POST'; timeoutS?: number; write?: (text: string) => void } = {},
 ): Promise<Answer> {
   const origin = settings.localOriginAt(settings.port)
   const keys = await storedKeys(settings)

@@ -1,13 +1,12 @@
-import { join } from 'node:path'
 import { type SQL, sql } from 'drizzle-orm'
 import { drizzle as drizzlePostgres } from 'drizzle-orm/node-postgres'
-import { migrate as migratePostgres } from 'drizzle-orm/node-postgres/migrator'
 import type { PgDatabase, PgQueryResultHKT } from 'drizzle-orm/pg-core'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
-import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
+import { migrateAlone, migrateShared } from './migrate.ts'
 import { openFolder } from './pglite-folder.ts'
 import { type HasRoom, hasRoomAt } from './room.ts'
+import { logger } from './statements.ts'
 
 /** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
 export type Database = PgDatabase<PgQueryResultHKT>
@@ -27,14 +26,6 @@ export interface OpenDatabase {
 /** Looks at a database before it is migrated. @throws Refused */
 export type BeforeMigration = (database: Transaction) => Promise<void>
 
-/** The database must not be changed. The message says why. */
-export class Refused extends Error {}
-
-export const migrationsFolder = join(import.meta.dirname, 'migrations')
-
-// A process takes this advisory lock before it migrates a shared PostgreSQL.
-const migrationLock = 7_325_213
-
 interface PgliteOptions {
   /** False: a power cut may lose what was committed or break the folder (for tests). */
   synced?: boolean
@@ -47,10 +38,10 @@ export async function openPglite(
   { synced = true, beforeMigration }: PgliteOptions = {},
 ): Promise<OpenDatabase> {
   const client = await openFolder(folder, synced)
-  const database = drizzlePglite(client)
+  const database = drizzlePglite(client, { logger })
   try {
     await beforeMigration?.(database)
-    await migratePglite(database, { migrationsFolder })
+    await migrateAlone(client)
   } catch (error) {
     await client.close()
     throw error
@@ -74,8 +65,8 @@ function setLimits(set: 'set' | 'set local', statementMs: number): string {
     .join('; ')
 }
 
-/** How both kinds of connections reach PostgreSQL. */
-function connectionTo(url: string) {
+/** How all kinds of connections reach PostgreSQL. */
+export function connectionTo(url: string) {
   return {
     connectionString: url,
     connectionTimeoutMillis: 10_000,
@@ -91,6 +82,8 @@ interface PostgresOptions {
   /** How long a statement may take; 0 for any time. Migrations have no limit. */
   statementMs?: number
   beforeMigration?: BeforeMigration | undefined
+  /** Is called when a migration does not get its locks, before it is tried again. */
+  onBlocked?: (error: unknown) => void
 }
 
 /**
@@ -100,9 +93,14 @@ interface PostgresOptions {
 export async function openPostgres(
   url: string,
   onIdleError: (error: Error) => void,
-  { poolSize = 10, statementMs = 20_000, beforeMigration }: PostgresOptions = {},
+  {
+    poolSize = 10,
+    statementMs = 20_000,
+    beforeMigration,
+    onBlocked = () => undefined,
+  }: PostgresOptions = {},
 ): Promise<OpenDatabase> {
-  const { isPooled } = await migrateAlone(url, beforeMigration)
+  const { isPooled } = await migratePostgres(url, { beforeMigration, onBlocked })
   const setLocalLimits = sql.raw(setLimits('set local', statementMs))
 
   const pool = new pg.Pool({
@@ -117,12 +115,12 @@ export async function openPostgres(
     },
   })
   pool.on('error', onIdleError)
-  const database = drizzlePostgres(pool)
+  const database = drizzlePostgres(pool, { logger })
   // Replace Drizzle's function, which never releases a connection that breaks before `begin`.
   database.transaction = async (work, config) => {
     const client = await pool.connect()
     try {
-      const result = await drizzlePostgres(client).transaction(async (tx) => {
+      const result = await drizzlePostgres(client, { logger }).transaction(async (tx) => {
         if (isPooled) await tx.execute(setLocalLimits)
         return await work(tx)
       }, config)
@@ -148,23 +146,22 @@ export async function openPostgres(
  * wait for the lock could use up the connections, and the one that has the lock would get no second one.
  * @returns whether a pooler is in front of PostgreSQL, such as PgBouncer.
  */
-async function migrateAlone(
+async function migratePostgres(
   url: string,
-  beforeMigration?: BeforeMigration,
+  { beforeMigration, onBlocked }: Required<Pick<PostgresOptions, 'beforeMigration' | 'onBlocked'>>,
 ): Promise<{ isPooled: boolean }> {
   const client = new pg.Client(connectionTo(url))
   // A failed query already reports the error. Without a listener, the error would end this process.
   client.on('error', () => {})
   try {
     await client.connect()
-    // A migration may take long, and so may the wait for another process that migrates. The server, the role or a
-    // pooler may have set limits.
-    await client.query(`begin isolation level read committed; ${setLimits('set local', 0)}`)
-    // A lock of the session would stay behind in a session of PgBouncer.
-    await client.query(`select pg_advisory_xact_lock(${migrationLock})`)
-    await beforeMigration?.(drizzlePostgres(client))
-    // Drizzle also says `begin`, which only warns in a transaction. Its `commit` ends this transaction and its lock.
-    await migratePostgres(drizzlePostgres(client), { migrationsFolder })
+    await migrateShared(client, {
+      // A migration may take long, and so may the wait for another process that migrates. The server, the role or a
+      // pooler may have set limits.
+      begin: `begin isolation level read committed; ${setLimits('set local', 0)}`,
+      beforeMigration: async () => beforeMigration?.(drizzlePostgres(client)),
+      onBlocked,
+    })
     const { rows } = await client.query('select pg_backend_pid() as id')
     // A pooler names a process id of its own when a connection begins.
     return { isPooled: rows[0].id !== Object(client).processID }

@@ -158,6 +158,7 @@ export function createSessions(database: Database, { secure, now }: SessionOptio
           await tx
             .insert(sessions)
             .values({ tokenHash: sha256(token), userId, createdAt, expiresAt })
+          await tx.update(users).set({ seenAt: createdAt }).where(eq(users.id, userId))
         }
         return { isReplaced, person }
       })

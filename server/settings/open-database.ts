@@ -1,10 +1,10 @@
 import { join } from 'node:path'
+import { Refused } from '../database/migrate.ts'
 import {
   type BeforeMigration,
   type OpenDatabase,
   openPglite,
   openPostgres,
-  Refused,
 } from '../database/open.ts'
 import { databaseUrlError, dataDirError } from './open-errors.ts'
 import type { Settings } from './settings.ts'
@@ -17,8 +17,13 @@ export async function openDatabase(
   settings: Settings,
   {
     onIdleError = () => undefined,
+    onBlocked = () => undefined,
     beforeMigration,
-  }: { onIdleError?: (error: Error) => void; beforeMigration?: BeforeMigration } = {},
+  }: {
+    onIdleError?: (error: Error) => void
+    onBlocked?: (error: unknown) => void
+    beforeMigration?: BeforeMigration
+  } = {},
 ): Promise<OpenDatabase> {
   const {
     databaseUrl,
@@ -29,7 +34,12 @@ export async function openDatabase(
   const opening =
     databaseUrl === undefined
       ? openPglite(join(dataDir, 'pglite'), { beforeMigration })
-      : openPostgres(databaseUrl, onIdleError, { poolSize, statementMs, beforeMigration })
+      : openPostgres(databaseUrl, onIdleError, {
+          poolSize,
+          statementMs,
+          beforeMigration,
+          onBlocked,
+        })
   return await opening.catch((error: unknown) => {
     if (error instanceof Refused) throw error
     throw databaseUrl === undefined

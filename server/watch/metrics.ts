@@ -4,6 +4,7 @@
 // No label holds a user, an account, a deal or a text of a provider: each has a short list of values.
 
 import { Counter, collectDefaultMetrics, Histogram, Registry } from '@prometheus-io/client'
+import { statementsAsked } from '../database/statements.ts'
 import { chatIds, crmIds, type ProviderId } from '../providers/registry.ts'
 
 /** Our own registry: others in this process may use the library's. */
@@ -57,12 +58,6 @@ export const deliveriesEnded = new Counter({
   registers,
 })
 
-export const channelLooks = new Counter({
-  name: 'dealbell_channel_looks_total',
-  help: 'Looks of the relay for the next message of a channel.',
-  registers,
-})
-
 const deliverySeconds = new Histogram({
   name: 'dealbell_delivery_seconds',
   help: 'From the arrival of an event to the answer of the chat that it has the message.',
@@ -105,6 +100,23 @@ export const requestsLimited = new Counter({
   registers,
 })
 
+/** The relay counts here each time that it looks for what a leased channel may send. */
+export const channelLooks = new Counter({
+  name: 'dealbell_channel_looks_total',
+  help: 'How often the relay looked for a delivery of a channel that may be sent.',
+  registers,
+})
+
+new Counter({
+  name: 'dealbell_database_statements_total',
+  help: 'Statements that the database was asked.',
+  registers,
+  collect() {
+    this.reset()
+    this.inc(statementsAsked())
+  },
+})
+
 // Prometheus sees no increase if a series begins with 1. So the series that alerts use begin with 0: these, and those of
 // `countDeadFromZero`.
 for (const provider of crmIds) {
@@ -139,6 +151,9 @@ const deadReasons = [
   ...crmIds.flatMap((crm) => [`${crm}_unreachable`, `${crm}_nonsense`, `${crm}_answer_too_large`]),
 ]
 
+/** A delivery may also wait for one of these. `paused`: the operator lets its account wait. */
+const waitingReasons = ['paused', 'rate_limited', ...crmIds.map((crm) => `${crm}_rate_limited`)]
+
 type BrokenReasons = Readonly<
   Record<ProviderId, { brokenReasons: Readonly<Record<string, string>> }>
 >
@@ -149,6 +164,13 @@ const knownReasons = (state: 'dead' | 'ignored', providers: BrokenReasons) =>
         ...deadReasons,
         ...Object.values(providers).flatMap(({ brokenReasons }) => Object.keys(brokenReasons)),
       ]
+
+/** @returns the reason of a delivery that waits, for a label. None has failed, if it is empty. */
+export function waitingReason(reason: string | null, providers: BrokenReasons): string {
+  if (reason === null) return ''
+  const known = [...waitingReasons, ...knownReasons('dead', providers)]
+  return known.includes(reason) ? reason : 'other'
+}
 
 /** Lets the count of dead deliveries begin with 0 for each reason. */
 export function countDeadFromZero(providers: BrokenReasons): void {

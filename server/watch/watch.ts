@@ -8,15 +8,49 @@ import { dealEvents } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
 import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
-import { countDeadFromZero, registry } from './metrics.ts'
-import { readStored } from './stored.ts'
+import { countDeadFromZero, registry, waitingReason } from './metrics.ts'
+import { readStored, readTotals, type StoredTotals } from './stored.ts'
 
 /** Longer than a slow statement, shorter than the time limits of load balancers and of Prometheus. */
 const databaseWithinMs = 3_000
 /** The relay looks for work twice a second. */
 const turnWithinMs = 30_000
+/**
+ * All connections and accounts are counted at most once in this time, and for at most a hundredth of the time. Each
+ * scrape would read a million rows to find out that hardly one has changed.
+ */
+const countEveryMs = 60_000
+const countShare = 0.01
 
 export type PoolCounts = Readonly<Record<'total' | 'idle' | 'waiting', number>>
+
+/**
+ * Asks the database one question at a time, however many ask for the answer: a database that hangs must not be asked ever
+ * more. @returns undefined if it gives none, or none in time.
+ */
+export function shared<Answer>(
+  ask: () => Promise<Answer>,
+  log: Log,
+): () => Promise<Answer | undefined> {
+  let asking: Promise<Answer> | undefined
+  return async () => {
+    asking ??= ask().finally(() => {
+      asking = undefined
+    })
+    let timer: NodeJS.Timeout | undefined
+    const tooLate = new Promise<undefined>((resolve) => {
+      timer = setTimeout(() => resolve(undefined), databaseWithinMs)
+    })
+    try {
+      return await Promise.race([asking, tooLate])
+    } catch (error) {
+      log.error('the database cannot be used', errorFields(error))
+      return undefined
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+}
 
 /** Why the server cannot work now. */
 type Unready = 'database' | 'relay' | 'stopping'
@@ -76,6 +110,19 @@ export function createWatch({
     'oldest_pending_seconds',
     'How long the oldest pending delivery has been waiting; 0 if none is.',
   )
+  const waiting = gauge(
+    'deliveries_waiting',
+    'The oldest deliveries that wait, up to 1000, by reason; none if no try has failed.',
+    ['reason'],
+  )
+  const channelsDue = gauge(
+    'channels_due',
+    'Channels that have work and that no process has leased; at most 10000 of each state are counted.',
+    ['state'],
+  )
+  const lag = gauge('schedule_lag_seconds', 'For how long the first of them has been due.', [
+    'state',
+  ])
   const connections = gauge(
     'connections',
     'Connections of users: working, or broken because the provider no longer accepts them.',
@@ -88,36 +135,24 @@ export function createWatch({
 
   const turnAgeMs = () => performance.now() - turnedAt()
 
-  /** One question at a time, however many ask: a database that hangs must not be asked ever more. */
-  function shared<Answer>(ask: () => Promise<Answer>): () => Promise<Answer | undefined> {
-    let asking: Promise<Answer> | undefined
-    return async () => {
-      asking ??= ask().finally(() => {
-        asking = undefined
-      })
-      let timer: NodeJS.Timeout | undefined
-      const tooLate = new Promise<undefined>((resolve) => {
-        timer = setTimeout(() => resolve(undefined), databaseWithinMs)
-      })
-      try {
-        return await Promise.race([asking, tooLate])
-      } catch (error) {
-        log.error('the database cannot be used', errorFields(error))
-        return undefined
-      } finally {
-        clearTimeout(timer)
-      }
+  const stored = shared(() => readStored(database), log)
+  let counted: { totals: StoredTotals; until: number } | undefined
+  const totals = shared(async () => {
+    const began = performance.now()
+    if (counted === undefined || began > counted.until) {
+      const read = await readTotals(database)
+      const now = performance.now()
+      counted = { totals: read, until: now + Math.max(countEveryMs, (now - began) / countShare) }
     }
-  }
-
-  const stored = shared(() => readStored(database))
+    return counted.totals
+  }, log)
   const canStore = shared(async () => {
     // Writes no row. Yet a standby refuses it, and so does a database whose user may only read.
     await database.execute(
       sql`insert into ${dealEvents} (key) select key from ${dealEvents} where false`,
     )
     return true
-  })
+  }, log)
   const isUp = async () => hasRoom() && (await canStore()) === true
   countDeadFromZero(providers)
   let isStopping = false
@@ -125,7 +160,7 @@ export function createWatch({
   return {
     contentType: registry.contentType,
     async metrics() {
-      const [figures, isUpNow] = await Promise.all([stored(), isUp()])
+      const [figures, slow, isUpNow] = await Promise.all([stored(), totals(), isUp()])
       own.resetMetrics()
       up.set(isUpNow && figures !== undefined ? 1 : 0)
       // Without an answer these are not known. A 0 would say that nothing waits.
@@ -133,11 +168,21 @@ export function createWatch({
       if (figures !== undefined) {
         pending.set(figures.pending)
         oldestPending.set(figures.oldestPendingS)
-        oldestSearch.set(figures.oldestSearchS)
+        for (const { reason, count } of figures.waiting) {
+          waiting.inc({ reason: waitingReason(reason, providers) }, count)
+        }
+        for (const { failing, count, lagS } of figures.due) {
+          const state = failing ? 'failing' : 'working'
+          channelsDue.set({ state }, count)
+          lag.set({ state }, lagS)
+        }
+      }
+      if (slow !== undefined) {
+        oldestSearch.set(slow.oldestSearchS)
         for (const provider of providerIds) {
           for (const state of ['working', 'broken']) connections.set({ provider, state }, 0)
         }
-        for (const { provider, broken, count } of figures.connections) {
+        for (const { provider, broken, count } of slow.connections) {
           connections.set({ provider, state: broken ? 'broken' : 'working' }, count)
         }
       }

@@ -34,7 +34,7 @@ beforeAll(async () => {
   path = join(folder, 'programs')
   await mkdir(path)
   await symlink(process.execPath, join(path, 'node'))
-  for (const name of ['dirname', 'readlink', 'unshare']) {
+  for (const name of ['dirname', 'readlink', 'unshare', 'id', 'sed', 'grep', 'tac', 'tail']) {
     const { stdout } = spawnSync('sh', ['-c', `command -v ${name}`], { encoding: 'utf8' })
     if (stdout !== '') await symlink(stdout.trim(), join(path, name))
   }
@@ -91,6 +91,8 @@ test('a release starts without npm and without network, and serves the dashboard
   expect(await run('data', 'export', join(folder, 'backup.jsonl'))).toMatch(/exit 0$/)
 
   expect(await run('--help')).toBe('Usage: dealbell start|relay|data|doctor …\nexit 0')
+  const { version } = JSON.parse(await readFile(join(release, 'package.json'), 'utf8'))
+  expect(await run('--version')).toBe(`${version}\nexit 0`)
   // There is no npm beside a release.
   expect(await run('relay', 'unknown')).toMatch(/^Usage: dealbell relay status {3}what waits/)
 }, 180_000)
@@ -142,6 +144,55 @@ test('the containers build the dashboard with the same settings as the release',
   for (const file of ['Containerfile', 'compose.yaml']) {
     expect(settings(await read(file)), file).toEqual(names)
   }
+})
+
+test('a command of root runs as the unit of systemd does that starts the release, and else as it is', async () => {
+  const programs = join(folder, 'as root')
+  await mkdir(programs)
+  const unit = await readFile(join(release, 'dealbell.service'), 'utf8')
+  /** @returns what `dealbell ARGS` becomes, with the arguments one a line. */
+  async function dealbell(user: number, starts: string, ...args: string[]) {
+    const dropIn =
+      '\n# /etc/systemd/system/dealbell.service.d/override.conf\n[Service]\nEnvironment=HOST=::1\n'
+    const installed = unit.replace('/opt/dealbell/bin/dealbell', starts) + dropIn
+    await writeFile(join(folder, 'installed'), installed)
+    const stubs = {
+      id: `echo ${user}`,
+      systemctl: `[ "$*" = "cat dealbell.service" ] && cat '${join(folder, 'installed')}'`,
+      'systemd-run': `printf '%s\\n' "$@"`,
+    }
+    for (const [name, script] of Object.entries(stubs)) {
+      await writeFile(join(programs, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
+    }
+    const env = { PATH: `${programs}:${path}:/bin:/usr/bin` }
+    return spawnSync(join(release, 'bin/dealbell'), args, { env, encoding: 'utf8' }).stdout
+  }
+  // As /opt/dealbell, it is a link.
+  await symlink(release, join(folder, 'current'))
+  const own = join(folder, 'current/bin/dealbell')
+  const lines = (await dealbell(0, own, 'relay', 'account', 'a b')).trim().split('\n')
+  const name = lines.find((line) => line.startsWith('--unit='))?.slice(7)
+  expect(lines).toEqual([
+    ...['--quiet', '--pipe', '--wait', '--collect', `--unit=${name}`],
+    ...[
+      'User=dealbell',
+      'WorkingDirectory=/var/lib/dealbell',
+      `Environment=HOST=127.0.0.1 DATA_DIR=/var/lib/dealbell ENCRYPTION_KEY_FILE=/run/credentials/${name}.service/encryption.key`,
+      'EnvironmentFile=-/etc/dealbell/dealbell.env',
+      'LoadCredential=encryption.key:/etc/dealbell/encryption.key',
+      'UMask=0077',
+      'DynamicUser=yes',
+      'StateDirectory=dealbell',
+      'StateDirectoryMode=0700',
+      'Environment=HOST=::1',
+    ].flatMap((property) => ['-p', property]),
+    ...[join(path, 'node'), join(release, 'bin/dealbell.cjs'), 'relay', 'account', 'a b'],
+  ])
+  // Another user, another release, and what needs no settings.
+  const version = /^\d+\.\d+\.\d+\n$/
+  expect(await dealbell(1000, own, 'relay')).not.toContain('--unit')
+  expect(await dealbell(0, '/bin/true', 'relay')).not.toContain('--unit')
+  expect(await dealbell(0, own, '--version')).toMatch(version)
 })
 
 const systemdAnalyze = findSystemdAnalyze()

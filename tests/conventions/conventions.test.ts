@@ -166,6 +166,13 @@ test.each([
   expect(removes.test(statement)).toBe(is)
 })
 
+test('no two migrations create an index of one name: servers look only whether it exists', () => {
+  const statements = globSync('server/database/migrations/*.sql', { cwd: root }).map(read).join()
+  const names = [...statements.matchAll(/create index "(\w+)"/gi)].map(([, name]) => name)
+  expect(names.length).toBeGreaterThan(20)
+  expect(names.filter((name, at) => names.indexOf(name) !== at)).toEqual([])
+})
+
 test('a migration only adds; what it removes has been unused since a release that it names', () => {
   const folder = 'server/database/migrations'
   // Those before were written before the first release.

@@ -26,7 +26,7 @@ import { claim } from '../../server/relay/send/claim.ts'
 import { endWaiting, lookAtWaiting } from '../../server/relay/send/disconnect.ts'
 import * as record from '../../server/relay/send/record.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
-import { readStored } from '../../server/watch/stored.ts'
+import { readStored, readTotals } from '../../server/watch/stored.ts'
 import { openTestDatabase } from '../database.ts'
 
 // How the cost of each statement grows with what is stored. The server's own functions run on a database that records
@@ -58,11 +58,12 @@ const mayGrow = [
   'min(secrets) as sealed', // connections, at a start
   '"connections"."stand_in"', // connections, at a start
   'delete from "sessions"', // sessions, each day
-  'delete from "users"', // users, each day
+  'select id, seen_at', // users, each day, in batches
   'delete from "channels"', // channels, each day
   'delete from "crm_accounts"', // accounts, each day
   'from (select id from users', // users, each day, in batches
-  'with recursive head', // connections and accounts, each scrape; the users whose messages wait in a channel
+  'with recursive head', // the users whose messages wait in a channel
+  'as "oldestSearchS"', // connections and accounts, each minute
 ]
 
 const processId = idOf(0)
@@ -229,6 +230,7 @@ async function callsOf(
     'clean-up, deliveries': (tx) => deleteOld(tx),
     'clean-up, names': (tx) => forgetDealsOfDisconnected(tx),
     metrics: (tx) => readStored(tx),
+    'metrics, totals': (tx) => readTotals(tx),
   }
 }
 

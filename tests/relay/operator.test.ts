@@ -8,6 +8,9 @@ import type { OpenDatabase } from '../../server/database/open.ts'
 import { channels, dealEvents, deliveries, users } from '../../server/database/schema.ts'
 import { answerError } from '../../server/http/errors.ts'
 import { logTo } from '../../server/log.ts'
+import { createVault } from '../../server/people/vault.ts'
+import { createProviders } from '../../server/providers/create.ts'
+import { parseEnv } from '../../server/settings/settings.ts'
 import { countRefusedWebhooks } from '../../server/watch/refused-webhooks.ts'
 import { openTestDatabase } from '../database.ts'
 import { refusal, storeDelivery } from '../server/harness.ts'
@@ -15,6 +18,8 @@ import { refusal, storeDelivery } from '../server/harness.ts'
 const key = Buffer.alloc(32, 1)
 const token = operatorToken([key])
 const onReplayed = vi.fn()
+const log = logTo(() => undefined)
+const providers = createProviders(parseEnv({}).addressesAt(1).providers)
 
 let open: OpenDatabase
 let app: Hono
@@ -22,10 +27,15 @@ let app: Hono
 beforeAll(async () => {
   open = await openTestDatabase('PGlite')
   const { database } = open
-  const context = { database, operatorToken: token, wakeRelay: onReplayed }
-  app = new Hono()
-    .route('/relay', operatorRoutes(context))
-    .onError(answerError(logTo(() => undefined)))
+  const context = {
+    database,
+    operatorToken: token,
+    wakeRelay: onReplayed,
+    vault: createVault([key]),
+    providers,
+    log,
+  }
+  app = new Hono().route('/relay', operatorRoutes(context)).onError(answerError(log))
 })
 beforeEach(async () => {
   onReplayed.mockClear()
@@ -75,7 +85,7 @@ describe('the operator of the server', () => {
     ['the beginning of it', `Bearer ${token.slice(0, -1)}`],
   ])('is no one who has %s', async (_, authorization) => {
     await store({ state: 'dead' })
-    for (const path of ['status', 'count', 'replay']) {
+    for (const path of ['status', 'count', 'replay', 'account/7', 'account/7/export']) {
       const answer = await ask(path, authorization)
       expect(await answer.clone().text()).toContain('This is for the operator of the server.')
       expect(await refusal(answer)).toBe('401 unauthorized')

@@ -1,9 +1,11 @@
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { pgbouncer } from '../../scripts/programs.ts'
+import { keepIndexes } from '../../server/database/indexes.ts'
 import { rowsOf } from '../../server/database/open.ts'
+import { logTo } from '../../server/log.ts'
 import { openDatabase } from '../../server/settings/open-database.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { newPostgresDatabase } from '../database.ts'
@@ -55,6 +57,13 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
     expect(new Set(await Promise.all(told))).toEqual(new Set([204]))
     await first?.settled()
     expect(outside.posts.map(dealIn).toSorted()).toEqual(deals)
+
+    await direct.query('drop index deliveries_next')
+    const indexes = keepIndexes({ url: pooledUrl, log: logTo(() => {}) })
+    onTestFinished(indexes.stop)
+    const built = `select from pg_index where indexrelid = to_regclass('deliveries_next') and indisvalid`
+    await vi.waitFor(async () => expect((await direct.query(built)).rowCount).toBe(1), 20_000)
+    await indexes.stop()
 
     const { database } = await open({ DATABASE_URL: pooledUrl, DATABASE_STATEMENT_TIMEOUT: '8' })
     const limitsSql = sql`select current_setting('idle_in_transaction_session_timeout') as idle,

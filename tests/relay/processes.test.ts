@@ -55,10 +55,13 @@ describe.each(databaseKinds)('a server on %s', (kind) => {
     cookie = (await connectAccount(server, { portal: 1, channel: 'C1' })).cookie
   })
 
-  async function relay(command: string, encryptionKey = firstKey): Promise<string> {
+  /** @param typed is what the operator answers to a question. */
+  async function relay(command: string, encryptionKey = firstKey, typed = ''): Promise<string> {
     const port = Number(new URL(server.url).port)
     const env = serverEnv({ outside, database, encryptionKey }, port)
-    return (await run(process.execPath, ['server/cli/relay.ts', command], { env })).stdout
+    const running = run(process.execPath, ['server/cli/relay.ts', ...command.split(' ')], { env })
+    running.child.stdin?.end(typed)
+    return (await running).stdout
   }
 
   test('npm run relay prints what the server knows', async () => {
@@ -85,6 +88,9 @@ describe.each(databaseKinds)('a server on %s', (kind) => {
     await expect(relay('count', nextKey)).rejects.toThrow(
       /has another encryption key\. Set ENCRYPTION_KEY and DATA_DIR as for that server, or restart it/,
     )
+    expect(JSON.parse(await relay('account 1'))).toMatchObject({ users: 1, sent: 1, dead: 1 })
+    await expect(relay('account 2')).rejects.toThrow(/Nobody has connected an account 2/)
+    await expect(relay('account 1 --pause --resume')).rejects.toThrow(/Usage:/)
     await server.stop()
     await expect(relay('count')).rejects.toThrow(
       /asks the server on this machine, but none answers at .* Set PORT and HOST as for that server, or start it/,
@@ -106,6 +112,15 @@ describe.each(databaseKinds)('a server on %s', (kind) => {
     expect(await relay('replay', nextKey)).toBe('1 dead deliveries are sent again\n')
     await outside.accepted((posts) => posts.length === 2)
     expect(outside.posts.map(dealIn)).toEqual([1, 2])
+    const { deliveries } = JSON.parse(await relay('account 1 --export', nextKey))
+    expect(deliveries).toHaveLength(2)
+    await connectAccount(server, { portal: 2, channel: 'C2' })
+    const remove = 'account 2 --delete'
+    await expect(relay(remove, nextKey, '1\n')).rejects.toThrow(/Nothing was deleted/)
+    await expect(relay(remove, nextKey)).rejects.toThrow(/Nothing was deleted/)
+    await expect(relay('account 1 --export --yes', nextKey)).rejects.toThrow(/Usage:/)
+    expect(await relay(remove, nextKey, '2\n')).toBe('All that belonged to it is deleted.\n')
+    await expect(relay('account 2', nextKey)).rejects.toThrow(/Nobody has connected an account 2/)
     await server.stop()
     await expect(start({ database })).rejects.toThrow(/ENCRYPTION_KEY/)
     const printed = servers.flatMap(({ output }) => output).join('\n')

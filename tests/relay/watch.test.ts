@@ -1,10 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, expect, test, vi } from 'vitest'
+import { sql } from 'drizzle-orm'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { watchRoutes } from '../../server/api/watch.ts'
+import { channels, connections } from '../../server/database/schema.ts'
 import { deliveriesEnded, watchProcess } from '../../server/watch/metrics.ts'
 import { createWatch } from '../../server/watch/watch.ts'
 import { databaseKinds } from '../database.ts'
+import { storeDeliveries } from '../server/harness.ts'
 import { metricsToken } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
 import { backend, changes, channel, connect, holdPost, portal, shareBackend } from './shared.ts'
@@ -58,12 +61,12 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
       'deliveries_ended_total{state="sent",reason=""}': 1,
       delivery_seconds_count: 1,
       'provider_calls_total{provider="slack",call="post",outcome="ok"}': 1,
-      'connections{provider="slack",state="working"}': 1,
       database_up: 0,
     })) {
       expect([name, more.get(`dealbell_${name}`)]).toEqual([name, value])
     }
     expect(more.get('dealbell_provider_call_seconds_count{provider="hubspot"}')).toBeGreaterThan(0)
+    expect(more.get('dealbell_database_statements_total')).toBeGreaterThan(10)
     const text = [...more.keys()].join('\n')
     for (const secret of [userId, channel, `${portal}`]) expect(text).not.toContain(secret)
   })
@@ -82,6 +85,62 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
       expect(used?.length).toBeGreaterThan(5)
       expect(used?.filter((name) => !names.includes(name))).toEqual([])
     }
+  })
+})
+
+describe('of what is stored, the metrics', () => {
+  shareBackend('PGlite', { working: false })
+  const working = 'dealbell_connections{provider="hubspot",state="working"}'
+
+  test('know the message that waits longest among those of a thousand channels, and why some wait', async () => {
+    const user = await backend.newUser()
+    const hourAgo = new Date(Date.now() - 3_600_000)
+    await storeDeliveries(backend.database, user, 1_100, (n) => ({
+      state: 'pending',
+      channel: n === 1 ? 'T/z' : `T/${n}`,
+      reason: { 1: 'hubspot_unreachable', 2: 'paused', 3: 'a word of Slack' }[n] ?? null,
+      ...(n === 1 && { receivedAt: hourAgo }),
+    }))
+    const metrics = await scrape()
+    expect(metrics.get('dealbell_deliveries_pending')).toBe(1_100)
+    expect(metrics.get('dealbell_oldest_pending_seconds')).toBeCloseTo(3_600, -2)
+    const waiting = [...metrics].filter(([name]) => name.startsWith('dealbell_deliveries_waiting'))
+    const of = (reason: string) => `dealbell_deliveries_waiting{reason="${reason}"}`
+    expect(Object.fromEntries(waiting)).toEqual({
+      ...{ [of('')]: 997, [of('hubspot_unreachable')]: 1, [of('paused')]: 1, [of('other')]: 1 },
+    })
+  })
+
+  test('tell how far the schedule lags behind, apart for channels that fail', async () => {
+    const due = (id: string, seconds: number, more = {}) => ({
+      ...{ id, dueAt: sql`now() - make_interval(secs => ${seconds})`, ...more },
+    })
+    const leased = { leasedBy: crypto.randomUUID(), leasedUntil: new Date(Date.now() + 1e6) }
+    await backend.database
+      .insert(channels)
+      .values([
+        ...[due('T/1', 100), due('T/2', 200), due('T/leased', 900, leased), due('T/later', -900)],
+        due('T/failing', 500, { failing: true }),
+      ])
+    const metrics = await scrape()
+    const both = (name: string) =>
+      ['working', 'failing'].map((state) => metrics.get(`dealbell_${name}{state="${state}"}`))
+    expect(both('channels_due')).toEqual([2, 1])
+    expect(both('schedule_lag_seconds').map((lag) => Math.round((lag ?? 0) / 100))).toEqual([2, 5])
+  })
+
+  test('count all connections at most once a minute', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    onTestFinished(() => void vi.useRealTimers())
+    // Whatever was counted before this clock began is old.
+    vi.advanceTimersByTime(1e9)
+    const before = (await scrape()).get(working) ?? 0
+    await connect()
+    vi.advanceTimersByTime(59_999)
+    expect((await scrape()).get(working)).toBe(before)
+    vi.advanceTimersByTime(2)
+    expect((await scrape()).get(working)).toBe(before + 1)
+    await backend.database.delete(connections)
   })
 })
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { sql } from 'drizzle-orm'
+import { eq, ne, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { startCleanup } from '../../server/clean/clean.ts'
 import { deleteUnused } from '../../server/clean/people.ts'
@@ -56,6 +56,36 @@ test('the clean-up deletes expired sessions, and users whom no browser can be an
   const { database } = harness
   expect(userIds(await database.select().from(connections))).toEqual([named.userId])
   expect(userIds(await database.select().from(rules))).toEqual(userIds([later, endingNow]))
+})
+
+test('the clean-up deletes a person who has had no session and no connection for a year, but nobody sooner', async () => {
+  const { database } = harness
+  /** The stand-in knows one person. The next one who signs in is somebody else. */
+  const person = async (crmUserId: string) => {
+    const { userId } = await browserWith('hubspot', start)
+    await database.update(users).set({ crmUserId }).where(eq(users.id, userId))
+    return userId
+  }
+  const left = await person('left')
+  const connected = await person('connected')
+  const { userId: back } = await browserWith('hubspot', start)
+  const disconnect = () => database.delete(connections).where(ne(connections.userId, connected))
+  await disconnect()
+  /** The clean-up runs now and then. */
+  const cleanUntil = async (from: number, until: number) => {
+    for (let day = from; day <= until; day += 7) await deleteUnused(database, at(day))
+  }
+  // All sessions end after 180 days.
+  await cleanUntil(0, 544)
+  expect(await usersLeft()).toEqual([left, connected, back].toSorted())
+  expect((await browserWith('hubspot', at(544))).userId).toBe(back)
+  // Signs out before any clean-up.
+  await database.delete(sessions)
+  await disconnect()
+  await cleanUntil(545, 600)
+  expect(await usersLeft()).toEqual([connected, back].toSorted())
+  await cleanUntil(600, 1_000)
+  expect(await usersLeft()).toEqual([connected])
 })
 
 /** Expired sessions, each of a user of its own. */

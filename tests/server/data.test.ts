@@ -48,7 +48,8 @@ async function rowsIn(database: Database): Promise<string[]> {
 }
 
 async function tableNames(database: Transaction): Promise<string[]> {
-  const tables = sql`select tablename as name from pg_tables where schemaname = 'public' order by name`
+  const tables = sql`select tablename as name from pg_tables
+    where schemaname = 'public' and tablename <> 'dealbell_migrations' order by name`
   return (await rowsOf<{ name: string }>(database, tables)).map(({ name }) => name)
 }
 

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { connections, rules, sessions } from '../../server/database/schema.ts'
 import {
   appUrl,
@@ -88,4 +88,18 @@ test('an error of our own is a 500 without a word of what happened, and logged w
   expect(text).not.toMatch(/SECRET|\.ts|at /)
   expect(harness.logged).toEqual([expect.stringContaining('request failed')])
   expect(harness.logged[0]).not.toContain('SECRET')
+})
+
+test('the dashboard hears soon that the database hangs, and a hundred of them ask it one question', async () => {
+  const execute = vi.fn(() => new Promise<never>(() => {}))
+  const database = new Proxy(harness.database, {
+    get: (of, name) => (name === 'execute' ? execute : Reflect.get(of, name)),
+  })
+  const app = harness.appWith({ database })
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+  const answers = Promise.all(Array.from({ length: 100 }, () => app.request('/health')))
+  await vi.advanceTimersByTimeAsync(3_000)
+  vi.useRealTimers()
+  expect(new Set((await answers).map(({ status }) => status))).toEqual(new Set([500]))
+  expect(execute).toHaveBeenCalledTimes(1)
 })

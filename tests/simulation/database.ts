@@ -1,7 +1,6 @@
-import { join } from 'node:path'
 import { PGlite, parse, protocol } from '@electric-sql/pglite'
 import { drizzle } from 'drizzle-orm/pglite'
-import { migrate } from 'drizzle-orm/pglite/migrator'
+import { migrateAlone } from '../../server/database/migrate.ts'
 import type { Database } from '../../server/database/open.ts'
 import type { Owner, Time } from './time.ts'
 
@@ -76,9 +75,7 @@ export class SimulatedDatabase {
   static async open(): Promise<SimulatedDatabase> {
     const client = await PGlite.create()
     await client.exec(sameIds)
-    await migrate(drizzle(client), {
-      migrationsFolder: join(import.meta.dirname, '../../server/database/migrations'),
-    })
+    await migrateAlone(client)
     return new SimulatedDatabase(client)
   }
 

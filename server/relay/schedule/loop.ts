@@ -18,7 +18,8 @@ import {
 
 /** What a channel needs after the work on its next delivery. */
 export type NextStep =
-  | { kind: 'go on' }
+  /** `failing`: a try has failed. */
+  | { kind: 'go on'; failing?: boolean }
   /** All that waits in it must wait so long. `failing`: because a try has failed. */
   | { kind: 'rest'; ms: number; failing?: boolean }
   /** The channel has no pending delivery, or this process has lost its lease. */
@@ -119,8 +120,9 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
     for (;;) {
       const next = await work(channel)
       if (next.kind === 'done') return {}
-      if (next.kind === 'rest') return { againMs: next.ms, failing: next.failing ?? false }
-      if (stopping || performance.now() > sliceEnd) return { againMs: 0 }
+      const { failing = false } = next
+      if (next.kind === 'rest') return { againMs: next.ms, failing }
+      if (stopping || performance.now() > sliceEnd) return { againMs: 0, failing }
     }
   }
 

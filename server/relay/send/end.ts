@@ -181,7 +181,7 @@ export function createFailures({
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
     const next = await putOff([first, ...others], { afterMs, reason, countTry: true })
     log('delivery put off', { ...logFields(first), reason, field, code, tries, afterMs })
-    return next
+    return next.kind === 'go on' ? { ...next, failing: true } : next
   }
 
   /** Handles an error before the message was posted. @throws the error if the database failed. */

@@ -1,0 +1,96 @@
+// What the operator does with one account of a CRM: with its users, and with everything that belongs to them.
+
+import { type SQL, sql } from 'drizzle-orm'
+import { type Database, rowsOf } from '../database/open.ts'
+import { standInMark } from '../people/stand-ins.ts'
+import { crmIds } from '../providers/registry.ts'
+import { makeDueFrom } from '../relay/schedule/channels.ts'
+import { countDeliveries, inBatchesOf } from './operator.ts'
+
+const crms = sql`${sql.param([...crmIds])}::text[]`
+
+/** The condition that a row of `crm_accounts` or `deal_events` is of an account. */
+export const isOf = (id: string): SQL => sql`account_id = ${id} and crm = any(${crms})`
+
+/** Selects the ids of an account's users: who is known by it, and who has connected it. */
+export const usersOf = (id: string): SQL => sql`(
+  select id from users
+  where crm = any(${crms}) and crm_account_id = any(${sql.param([id, standInMark + id])}::text[])
+  union
+  select user_id from connections where provider = any(${crms}) and account_id = ${id})`
+
+const mostShown = 100
+
+/** Reads an account's connections, what waits and what failed. Counts all messages of its users. */
+export async function readAccount(database: Database, id: string): Promise<{ known: boolean }> {
+  const isOfUsers = sql`user_id in ${usersOf(id)}`
+  const [row] = await rowsOf<{ known: boolean }>(
+    database,
+    sql`with people as materialized ${usersOf(id)},
+             own as materialized (
+               select user_id as "user", provider, account_id as account,
+                      case when broken_since is null then 'working' else 'broken' end as state,
+                      coalesce(broken_since, connected_since) as since, broken_reason as reason
+               from connections where user_id in (select id from people)
+             ),
+             waiting as materialized (
+               select coalesce(reason, '') as reason, count(*)::int as count, min(event_id) as first
+               from deliveries where user_id in (select id from people) and state = 'pending'
+               group by 1
+             )
+        select exists (select from people) or exists (select from crm_accounts where ${isOf(id)})
+                 or exists (select from deal_events where ${isOf(id)}) as known,
+               (select min(paused_at) from crm_accounts where ${isOf(id)}) as "pausedSince",
+               (select count(*)::int from people) as users,
+               (select count(*)::int from own) as connections,
+               (select count(*)::int from own where state = 'broken') as broken,
+               (select coalesce(json_agg(shown), '[]') from (
+                 select * from own order by state, since limit ${mostShown}
+               ) as shown) as "firstConnections",
+               (select coalesce(json_object_agg(reason, count), '{}') from waiting) as waiting,
+               (select extract(epoch from now() - received_at)::float8 from deal_events
+                where deal_events.id = (select min(first) from waiting)) as "oldestPendingS"`,
+  )
+  if (row === undefined) throw new Error('The database says nothing of the account.')
+  return { ...row, ...(await countDeliveries(database, isOfUsers)) }
+}
+
+/** From now on, the messages of an account wait. */
+export async function pauseAccount(database: Database, id: string): Promise<void> {
+  // The search may not have added an account yet that somebody has just connected. Nothing before that is missing.
+  await database.execute(
+    sql`insert into crm_accounts (crm, account_id, searched_until, search_at, paused_at)
+        select provider, account_id, min(connected_since), now(), now() from connections
+        where provider = any(${crms}) and account_id = ${id} group by provider, account_id
+        on conflict (crm, account_id)
+        do update set paused_at = coalesce(crm_accounts.paused_at, excluded.paused_at)`,
+  )
+}
+
+/** Lets the messages of an account go on, in batches. */
+export async function resumeAccount(database: Database, id: string): Promise<void> {
+  await database.execute(sql`update crm_accounts set paused_at = null where ${isOf(id)}`)
+  const found = await rowsOf<{ id: string }>(
+    database,
+    sql`select id::text as id from deliveries
+        where user_id in ${usersOf(id)} and state = 'pending' and reason = 'paused' order by id`,
+  )
+  await inBatchesOf(
+    found.map((each) => each.id),
+    async (ids) => {
+      await database.execute(
+        sql`with resumed as (
+              update deliveries set not_before = null, reason = null
+              where id = any(array(
+                select id from deliveries
+                where id = any(${sql.param(ids)}::bigint[]) and state = 'pending' and reason = 'paused'
+                order by id for update
+              ))
+              returning channel
+            )
+            ${makeDueFrom(sql`select channel from resumed`)}`,
+      )
+      return ids.length
+    },
+  )
+}
