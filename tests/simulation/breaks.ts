@@ -355,6 +355,9 @@ async function findByCrowd(
   scene: Scene,
 ): Promise<string> {
   const { playCrowd }: typeof import('./crowd.ts') = await import(`./crowd.ts?break=${number}`)
-  const { broken } = await playCrowd(database, scene, { isLarge: true })
-  return broken[0] ?? 'not found'
+  for (const isLarge of [false, true]) {
+    const [broken] = (await playCrowd(database, scene, { isLarge })).broken
+    if (broken !== undefined) return broken
+  }
+  return 'not found'
 }
