@@ -32,6 +32,7 @@ const testAllOnly = [
   'tests/server/dev.test.ts',
   'tests/server/doctor.test.ts',
   'tests/server/full-disk.test.ts',
+  'tests/server/memory.test.ts',
   'tests/server/power-cut.test.ts',
   'tests/server/process.test.ts',
   'tests/server/setting-problems.test.ts',

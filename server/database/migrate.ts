@@ -62,7 +62,7 @@ export async function migrateAlone(connection: Connection): Promise<void> {
 // A process takes this advisory lock before it migrates a shared PostgreSQL.
 const migrationLock = 7_325_213
 /** PostgreSQL ends one of two transactions that wait for each other after a second. It must not be the other one. */
-const longestBlockMs = 500
+const longestBlockMs = 300
 const pauseMs = 2_000
 
 interface Shared {

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { UnusableFolder } from './lock.ts'
 import { requireRoomAt } from './room.ts'
-import { openSynced, syncPath } from './synced-folder.ts'
+import { openSynced, startParams, syncPath } from './synced-folder.ts'
 
 /**
  * Opens PGlite's folder, or makes it. The caller must have locked the data folder.
@@ -39,7 +39,7 @@ async function create(folder: string, synced: boolean): Promise<void> {
   const unfinished = isReplaceable(folder) ? `${folder}.new` : folder
   fs.rmSync(`${folder}.new`, { recursive: true, force: true })
   fs.mkdirSync(unfinished, { recursive: true, mode: 0o700 })
-  await (await PGlite.create({ dataDir: unfinished })).close()
+  await (await PGlite.create({ dataDir: unfinished, startParams })).close()
   if (synced) syncFolder(unfinished)
   if (unfinished !== folder) fs.renameSync(unfinished, folder)
   if (synced) syncPath(dirname(folder))

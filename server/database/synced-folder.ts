@@ -86,7 +86,7 @@ function endWithoutLog(error: unknown): never {
   process.exit(1)
 }
 
-const startParams = [
+export const startParams = [
   // PGlite's own parameters turn fsync off. Emscripten also ignores fdatasync.
   ...PGlite.defaultStartParams.filter((parameter) => parameter !== '-F'),
   '-c',
@@ -94,6 +94,9 @@ const startParams = [
   // After a checkpoint, the database keeps old files of its log up to this size. The default is 1 GB.
   '-c',
   'max_wal_size=128MB',
+  // PGlite's memory is resident with all of these buffers from the start. The default is 128 MB.
+  '-c',
+  'shared_buffers=32MB',
   // A table is analyzed on the thread that answers requests. The default reads ten times as many of its rows.
   '-c',
   'default_statistics_target=10',

@@ -7,7 +7,10 @@ import { stageChange } from './hubspot-webhook.ts'
 import { openOutside } from './outside.ts'
 import { connectAccount, type ServerProcess, startServer } from './process.ts'
 
-/** `UPGRADE_DELIVERIES=5000000` takes a quarter of an hour. */
+/**
+ * `UPGRADE_DELIVERIES=5000000` takes ten minutes, and then a webhook may not wait for two seconds by the clock, either: that
+ * needs a quiet machine.
+ */
 const deliveries = Number(process.env.UPGRADE_DELIVERIES ?? 200_000)
 const portals = 20
 const webhooksPerSecond = 100
@@ -24,6 +27,11 @@ const seed = `
     select event.id, user_id, 'T/C', case when event.id % 50 = 0 then 'ignored' else 'sent' end, occurred_at, occurred_at, 'deal-stage-changed'
     from deal_events as event join connections on provider = crm and connections.account_id = event.account_id;
   analyze`
+
+/** How long those who read and write rows wait for a lock of a table now. */
+const lockWaits = `select coalesce(max(extract(epoch from clock_timestamp() - waitstart) * 1000), 0)::float8 as ms
+  from pg_locks where not granted and locktype = 'relation' and mode in ('AccessShareLock', 'RowExclusiveLock')
+    and database = (select oid from pg_database where datname = current_database())`
 
 const unfinished = `select name from unnest($1::text[]) as name
   where not exists (select from pg_index where indexrelid = to_regclass(name) and indisvalid)`
@@ -70,6 +78,12 @@ test.each([
     await delay(2_000)
     const before = Math.max(...waitsMs)
     const beganMs = performance.now()
+    let longestLockMs = 0
+    const looking = setInterval(async () => {
+      const { rows } = await client.query(lockWaits)
+      longestLockMs = Math.max(longestLockMs, rows[0].ms)
+    }, 50)
+    onTestFinished(() => clearInterval(looking))
     servers.push(await startServer({ outside, database }))
     const listenedMs = performance.now()
     await vi.waitFor(
@@ -78,6 +92,7 @@ test.each([
     )
     const builtMs = performance.now()
     clearInterval(telling)
+    clearInterval(looking)
     await Promise.all(told)
 
     const sorted = waitsMs.toSorted((a, b) => a - b)
@@ -86,11 +101,13 @@ test.each([
       longestBeforeMs: before,
       medianMs: sorted[Math.floor(sorted.length / 2)],
       longestMs: sorted.at(-1),
+      longestLockMs,
       startMs: listenedMs - beganMs,
       indexesMs: builtMs - listenedMs,
     }
     console.log(`Upgrade from before ${migration} with ${deliveries} deliveries:`, shown)
     expect([...statuses]).toEqual([204])
-    expect(sorted.at(-1)).toBeLessThan(longestWaitMs)
+    expect(longestLockMs).toBeLessThan(longestWaitMs)
+    if (process.env.UPGRADE_DELIVERIES) expect(sorted.at(-1)).toBeLessThan(longestWaitMs)
   },
 )

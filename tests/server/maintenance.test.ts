@@ -52,7 +52,7 @@ test('PGlite knows how many deliveries are pending, after a start and when they 
   ] as const) {
     await copy(more)
     await vi.waitFor(async () => expect(await analyzed()).toEqual([{ rows: all }]), 10_000)
-    expect(await planOf(database, 30)).toContain('deliveries_pkey')
+    expect(await planOf(database, 30)).toMatch(/deliveries_(pkey|oldest)/)
     expect(await planOf(database, 30)).not.toContain('deliveries_pending')
   }
   expect(log).not.toHaveBeenCalled()

@@ -1,6 +1,4 @@
-import { join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
-import { sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { migrate } from 'drizzle-orm/node-postgres/migrator'
 import { drizzle as drizzlePglite } from 'drizzle-orm/pglite'
@@ -8,22 +6,20 @@ import { migrate as migratePglite } from 'drizzle-orm/pglite/migrator'
 import pg from 'pg'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { keepIndexes } from '../../server/database/indexes.ts'
-import { type OpenDatabase, openPglite, openPostgres } from '../../server/database/open.ts'
+import { migrateAlone } from '../../server/database/migrate.ts'
+import { openPostgres } from '../../server/database/open.ts'
 import { logTo } from '../../server/log.ts'
-import { databaseKinds, newFolder, newPostgresDatabase } from '../database.ts'
+import { databaseKinds, newPostgresDatabase } from '../database.ts'
 import { migrationsUpTo } from '../former-release.ts'
 
 /** A database of the release whose last migration has this number. */
 async function formerPglite(last: string) {
-  const folder = join(await newFolder(), 'pglite')
-  const client = await PGlite.create(folder)
+  const client = await PGlite.create()
+  onTestFinished(() => client.close())
   await migratePglite(drizzlePglite(client), await migrationsUpTo(last))
   return {
     run: (text: string): Promise<unknown> => client.exec(text),
-    async open() {
-      if (!client.closed) await client.close()
-      return closing(await openPglite(folder, { synced: false }))
-    },
+    start: () => migrateAlone(client),
   }
 }
 
@@ -34,18 +30,11 @@ async function formerPostgres(last: string) {
   return {
     url,
     run: (text: string): Promise<unknown> => client.query(text),
-    async open(onBlocked?: () => void) {
-      return closing(await openPostgres(url, () => undefined, onBlocked && { onBlocked }))
+    async start(onBlocked = () => {}) {
+      const { close } = await openPostgres(url, () => undefined, { onBlocked })
+      await close()
     },
   }
-}
-
-/** The database is closed once, at the latest when the test ends. */
-function closing({ database, close }: OpenDatabase) {
-  let closed: Promise<void> | undefined
-  const closeOnce = () => (closed ??= close())
-  onTestFinished(closeOnce)
-  return { database, close: closeOnce }
 }
 
 async function connect(url: string): Promise<pg.Client> {
@@ -60,45 +49,42 @@ describe.each(databaseKinds)('on %s', (kind) => {
   const former = (last: string) => (kind === 'PGlite' ? formerPglite(last) : formerPostgres(last))
 
   test('a database of a former release gets what it lacks, whatever another program has written into the journal', async () => {
-    const { run, open } = await former('0016')
+    const { run, start } = await former('0016')
     await run(`insert into drizzle.__drizzle_migrations (hash, created_at)
       values ('older', 1), ('newer', 9000000000000)`)
-    const first = await open()
-    await first.database.execute(sql`select form from deliveries`)
-    await first.close()
-    await open()
+    await start()
+    await run('select form from deliveries')
+    await start()
   })
 
   test('the start says which columns are missing', async () => {
-    const { open } = await former('0017')
-    const { database, close } = await open()
-    await database.execute(sql`alter table deliveries drop column form, drop column rule_id`)
-    await database.execute(sql`drop table used_tokens`)
-    await close()
+    const { run, start } = await former('0017')
+    await start()
+    await run('alter table deliveries drop column form, drop column rule_id')
+    await run('drop table used_tokens')
     const missing = 'The database lacks deliveries.form, deliveries.rule_id, used_tokens, although'
-    await expect(open()).rejects.toThrow(missing)
+    await expect(start()).rejects.toThrow(missing)
   })
 })
 
 test('the start says that the tables of the database belong to another program', async () => {
-  const folder = join(await newFolder(), 'pglite')
-  const client = await PGlite.create(folder)
+  const client = await PGlite.create()
+  onTestFinished(() => client.close())
   await client.exec('create table users (name text)')
-  await client.close()
   const message = 'The database has tables that Dealbell did not make: relation "users"'
-  await expect(openPglite(folder, { synced: false })).rejects.toThrow(message)
+  await expect(migrateAlone(client)).rejects.toThrow(message)
 })
 
 describe.runIf(databaseKinds.includes('PostgreSQL'))('on a PostgreSQL that is in use', () => {
   const longestWaitMs = 1_500
 
   test('a migration that does not get its locks lets inserts pass, and is applied later', async () => {
-    const { url, run, open } = await formerPostgres('0017')
+    const { url, run, start } = await formerPostgres('0017')
     // As pg_dump does.
     await run('begin; lock table channels in access share mode')
     const inserting = await connect(url)
     let tries = 0
-    const opening = open(() => tries++)
+    const starting = start(() => tries++)
     let longestMs = 0
     for (let id = 0; tries < 2; id++) {
       const beganMs = performance.now()
@@ -107,13 +93,13 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))('on a PostgreSQL that is in
     }
     expect(longestMs).toBeLessThan(longestWaitMs)
     await run('commit')
-    const { database } = await opening
-    await database.execute(sql`select failing, form from channels, deliveries`)
+    await starting
+    await run('select failing from channels')
   })
 
   test('indexes are built after the start by one process, and those that they replace are dropped after them', async () => {
-    const { url, open } = await formerPostgres('0014')
-    await open()
+    const { url, start } = await formerPostgres('0014')
+    await start()
     const client = await connect(url)
     expect(await indexesIn(client)).toContain('deal_events_searched')
     expect(await indexesIn(client)).not.toContain('deal_events_same')
@@ -132,8 +118,8 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))('on a PostgreSQL that is in
   })
 
   test('a build whose process has ended goes on, and one that died is made again', async () => {
-    const { url, run, open } = await formerPostgres('0017')
-    await open()
+    const { url, run, start } = await formerPostgres('0017')
+    await start()
     const observer = await connect(url)
     const found = async () => {
       const { rows } = await observer.query(
