@@ -16,6 +16,7 @@ const testAllOnly = [
   'tests/relay/digest.test.ts',
   'tests/relay/former-version.test.ts',
   'tests/relay/growth.test.ts',
+  'tests/relay/locks.test.ts',
   'tests/relay/long-history.test.ts',
   'tests/relay/malformed.test.ts',
   'tests/relay/mention.test.ts',

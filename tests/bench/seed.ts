@@ -8,9 +8,9 @@ import { type ServerOptions, serverKey } from '../relay/process.ts'
 
 export type Target = ServerOptions['database']
 
-export const openTarget = (target: Target) =>
+export const openTarget = (target: Target, options: { statementMs?: number } = {}) =>
   'url' in target
-    ? openPostgres(target.url, () => undefined)
+    ? openPostgres(target.url, () => undefined, options)
     : openPglite(join(target.folder, 'pglite'))
 
 /**

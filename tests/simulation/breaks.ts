@@ -1,10 +1,12 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are texts of the server's files.
 import { registerHooks } from 'node:module'
+import type { Scene } from './crowd.ts'
 import type { SimulatedDatabase } from './database.ts'
 import type { Theme } from './faults.ts'
 import { planOf } from './plan.ts'
 
-// Proves that the simulation finds faults: it undoes one fix at a time and plays seeds until one fails.
+// Proves that the simulation finds faults: it undoes one fix at a time and plays seeds, or a scene of a crowd, until one
+// fails.
 // `npm run simulate -- --breaks` prints the table. Add a line for each fix whose fault the simulation should find.
 
 /** Replaces a text that its file has exactly once. */
@@ -15,6 +17,8 @@ interface Break {
   to: string
   /** Plays only the seeds of this theme. */
   theme?: Theme
+  /** Plays this scene of a crowd, and no seeds. */
+  scene?: Scene
 }
 
 const relay = 'server/relay'
@@ -228,6 +232,62 @@ const breaks: readonly Break[] = [
     from: 'await releaseLeases(database, processId, finished)',
     to: 'void releaseLeases',
   },
+  {
+    name: 'crowd: what waits is looked at every five seconds',
+    file: `${relay}/send/work.ts`,
+    from: "return { kind: 'rest', ms: next.ms, failing",
+    to: "return { kind: 'rest', ms: Math.min(next.ms, 5_000), failing",
+    scene: 'waiting',
+  },
+  {
+    name: 'crowd: a page of a backlog has no bound',
+    file: `${relay}/pick/following.ts`,
+    from: 'const mostOfPage = 200',
+    to: 'const mostOfPage = 1e6',
+    scene: 'skipped',
+  },
+  {
+    name: 'crowd: a walk over a backlog has no bound',
+    file: `${relay}/send/tell.ts`,
+    from: 'const mostPages = 5',
+    to: 'const mostPages = 1e6',
+    scene: 'skipped',
+  },
+  {
+    name: 'crowd: a refused form is forgotten',
+    file: `${relay}/send/send.ts`,
+    from: 'countTry: true, form }',
+    to: 'countTry: true }',
+    scene: 'refused',
+  },
+  {
+    name: 'crowd: what waits at a disconnect ends in one statement',
+    file: `${relay}/send/group-sql.ts`,
+    from: 'limit ${batchRows}',
+    to: 'limit 1000000',
+    scene: 'disconnect',
+  },
+  {
+    name: 'crowd: what fails gets all places',
+    file: `${relay}/schedule/loop.ts`,
+    from: 'const maxFailing = 200',
+    to: 'const maxFailing = 1e9',
+    scene: 'away',
+  },
+  {
+    name: 'crowd: one account gets all places',
+    file: `${relay}/send/work.ts`,
+    from: 'const mostOfAccount = 100',
+    to: 'const mostOfAccount = 1e9',
+    scene: 'flood',
+  },
+  {
+    name: 'crowd: the webhooks of one account come before those of others',
+    file: `${relay}/receive/inbox.ts`,
+    from: 'queue = inTurns(queue)',
+    to: '',
+    scene: 'flood',
+  },
 ]
 
 const project = new URL('../../', import.meta.url).href
@@ -261,22 +321,43 @@ export async function printTable(
   database: SimulatedDatabase,
   { seeds, only }: { seeds: number; only: string },
 ): Promise<void> {
-  for (const [number, { name, theme }] of breaks.entries()) {
+  for (const [number, { name, theme, scene }] of breaks.entries()) {
     if (!name.startsWith(only)) continue
     const begun = process.cpuUsage()
-    const { simulate }: typeof import('./simulate.ts') = await import(
-      `./simulate.ts?break=${number}`
-    )
+    const found =
+      scene === undefined
+        ? await findBySeed(database, number, theme, seeds)
+        : await findByCrowd(database, number, scene)
     if (!applied.has(name)) throw new Error(`Nothing loads the file of '${name}'.`)
-    let found = `not found in ${seeds} seeds`
-    for (let seed = 1; seed <= seeds; seed++) {
-      if (theme !== undefined && planOf(seed).theme !== theme) continue
-      const [broken] = (await simulate(database, seed)).broken
-      if (broken === undefined) continue
-      found = `seed ${seed}: ${broken}`
-      break
-    }
     const { user, system } = process.cpuUsage(begun)
     console.log(`| ${name} | ${found} | ${Math.round((user + system) / 1e6)} s |`)
   }
+}
+
+async function findBySeed(
+  database: SimulatedDatabase,
+  number: number,
+  theme: Theme | undefined,
+  seeds: number,
+): Promise<string> {
+  const { simulate }: typeof import('./simulate.ts') = await import(`./simulate.ts?break=${number}`)
+  for (let seed = 1; seed <= seeds; seed++) {
+    if (theme !== undefined && planOf(seed).theme !== theme) continue
+    const [broken] = (await simulate(database, seed)).broken
+    if (broken !== undefined) return `seed ${seed}: ${broken}`
+  }
+  return `not found in ${seeds} seeds`
+}
+
+async function findByCrowd(
+  database: SimulatedDatabase,
+  number: number,
+  scene: Scene,
+): Promise<string> {
+  const { playCrowd }: typeof import('./crowd.ts') = await import(`./crowd.ts?break=${number}`)
+  for (const isLarge of [false, true]) {
+    const [broken] = (await playCrowd(database, scene, { isLarge })).broken
+    if (broken !== undefined) return broken
+  }
+  return 'not found'
 }

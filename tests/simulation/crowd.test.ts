@@ -5,7 +5,6 @@ import { SimulatedDatabase } from './database.ts'
 // Room for a busy machine.
 vi.setConfig({ testTimeout: 600_000 })
 const database = await SimulatedDatabase.open()
-database.countChanges()
 afterAll(() => database.close())
 
 // The type of Object.keys does not keep the names of the keys.
@@ -13,7 +12,6 @@ const names = Object.keys(scenes) as Scene[]
 const isLarge = process.env.TEST_ALL === '1'
 
 test.each(names)('what a crowd costs the others does not grow with it: %s', async (scene) => {
-  const { broken, figures } = await playCrowd(database, scene, { isLarge })
-  if (process.env.DEBUG_CROWD) console.table(figures)
+  const { broken } = await playCrowd(database, scene, { isLarge })
   expect(broken).toEqual([])
 })

@@ -114,8 +114,10 @@ export class SimulatedDatabase {
     return drizzle(client as unknown as PGlite)
   }
 
-  /** Counts from now on how many deliveries each statement changes, however deep in it. Call it once. */
+  /** Counts from now on how many deliveries each statement changes, however deep in it. */
   countChanges(): void {
+    const [known] = this.ask(`select from pg_proc where proname = 'count_changes'`)
+    if (known !== undefined) return
     this.ask(`create function sim.count_changes() returns trigger language plpgsql as $$ begin
       perform set_config('sim.changes', (
         coalesce(nullif(current_setting('sim.changes', true), ''), '0')::int + (select count(*) from changed)

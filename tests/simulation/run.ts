@@ -1,9 +1,10 @@
 import { parseArgs } from 'node:util'
+import { playCrowd, type Scene, scenes } from './crowd.ts'
 import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
 import { simulate } from './simulate.ts'
 
-// npm run simulate -- --seeds 5000 --first 1 | --seed 17 | --breaks
+// npm run simulate -- --seeds 5000 --first 1 | --seed 17 | --crowd | --breaks
 
 const { values } = parseArgs({
   options: {
@@ -11,9 +12,11 @@ const { values } = parseArgs({
     first: { type: 'string', default: '1' },
     /** Plays one seed and prints everything that happens. */
     seed: { type: 'string' },
+    /** Plays the scenes of a crowd, and prints what it costs the others beside few and beside many. */
+    crowd: { type: 'boolean' },
     /** Undoes one fix after the other, and says which seed finds it (breaks.ts). */
     breaks: { type: 'boolean' },
-    /** The beginning of the names of some breaks. */
+    /** The beginning of the names of some breaks or scenes. */
     only: { type: 'string', default: '' },
   },
 })
@@ -23,7 +26,8 @@ if (values.breaks) {
   // Its hooks see every module that is loaded after it.
   const { printTable } = await import('./breaks.ts')
   await printTable(database, { seeds: whole(values.seeds ?? '2000'), only: values.only })
-} else if (values.seed === undefined) await playMany()
+} else if (values.crowd) await playScenes()
+else if (values.seed === undefined) await playMany()
 else {
   const run = await simulate(database, whole(values.seed))
   console.log(run.log.join('\n'))
@@ -60,4 +64,18 @@ async function playMany(): Promise<void> {
   const average = Math.round(statements / count)
   console.log(`${failures} of ${count} seeds fail, ${each} s and ${average} statements each`)
   if (failures > 0) process.exitCode = 1
+}
+
+async function playScenes(): Promise<void> {
+  // The type of Object.keys does not keep the names of the keys.
+  for (const scene of (Object.keys(scenes) as Scene[]).filter((name) =>
+    name.startsWith(values.only),
+  )) {
+    const { broken, figures } = await playCrowd(database, scene, { isLarge: true })
+    console.log(scene)
+    console.table(figures)
+    if (broken.length === 0) continue
+    console.log(broken.join('\n'))
+    process.exitCode = 1
+  }
 }
