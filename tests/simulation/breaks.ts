@@ -275,13 +275,6 @@ const breaks: readonly Break[] = [
     scene: 'away',
   },
   {
-    name: 'crowd: one account gets all places',
-    file: `${relay}/send/work.ts`,
-    from: 'const mostOfAccount = 100',
-    to: 'const mostOfAccount = 1e9',
-    scene: 'flood',
-  },
-  {
     name: 'crowd: the webhooks of one account come before those of others',
     file: `${relay}/receive/inbox.ts`,
     from: 'queue = inTurns(queue)',
