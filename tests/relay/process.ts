@@ -17,7 +17,7 @@ export interface ServerOptions {
   nodeOptions?: string
 }
 
-const metricsToken = serverKey.toString('hex')
+export const metricsToken = serverKey.toString('hex')
 
 export function serverEnv(
   { outside, database, failpoint, encryptionKey, nodeOptions }: ServerOptions,
