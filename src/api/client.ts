@@ -5,6 +5,7 @@ import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
 import { currentTurn, noticePerson, personIn, shownPersonHeader } from './person.ts'
 import { noticeAnswer } from './reach.ts'
+import { noticeDate } from './server-time.ts'
 
 declare global {
   /** The responses to the calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
@@ -25,6 +26,7 @@ const http = ky.create({
   totalTimeout: timeoutMs,
   // ky's error reads the body, which may never end, and its message contains the address.
   throwHttpErrors: false,
+  hooks: { afterResponse: [({ response }) => noticeDate(response)] },
   fetch: (request, init) => takeStarted(request) ?? fetch(request, init),
 })
 
