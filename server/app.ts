@@ -38,7 +38,7 @@ export function createApp(
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
   app.use(endWorkers)
-  app.use('/webhooks/*', countWebhooks)
+  app.use('/webhooks/*', countWebhooks(context))
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForAll)
   app.use('/api/*', limits.calls)

@@ -3,7 +3,13 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
-import { endpoints, navigations, pathOf, personHeader } from '../../contract/endpoints.ts'
+import {
+  endpoints,
+  exchangeRefused,
+  navigations,
+  pathOf,
+  personHeader,
+} from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
 import type { Database } from '../database/open.ts'
 import { usedTokens } from '../database/schema.ts'
@@ -131,14 +137,13 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   function refusalOf(error: unknown): ApiError {
     if (error instanceof AuthorizationEnded) return invalidState()
     if (!(error instanceof ProviderError)) return internalError()
-    const { kind, reason } = error
+    const { kind, reason = '' } = error
     log.warn('authorization failed', { provider, ...error.fields })
+    const { brokenReasons } = providers[provider]
+    const words = Object.hasOwn(brokenReasons, reason) && `: ${brokenReasons[reason]}`
+    const why = words || (reason && ` (${reason})`)
     return kind === 'refused'
-      ? new ApiError(
-          502,
-          'exchange_refused',
-          `${name} refused the authorization${reason === undefined ? '' : ` (${reason})`}.`,
-        )
+      ? new ApiError(502, exchangeRefused, `${name} refused the authorization${why}.`)
       : new ApiError(502, 'provider_unavailable', `${name} could not be reached. Try again.`)
   }
 
@@ -202,8 +207,14 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
             redirectUri,
             codeVerifier: begun.codeVerifier,
           })
-          const stored = completeAuthorization(context, c, browser, provider, grant, record)
-          const former = await stored.catch((error) => {
+          const store = async () => {
+            const { unusable } = grant
+            if (unusable !== undefined) {
+              throw new ProviderError(provider, 'exchange', 'refused', unusable)
+            }
+            return await completeAuthorization(context, c, browser, provider, grant, record)
+          }
+          const former = await store().catch((error) => {
             void endUnstored(grant)
             throw error
           })

@@ -16,11 +16,13 @@ type WebhookOutcome =
   | 'signature'
   | 'time'
   | 'missing'
+  /** Sent to an address below /webhooks/ that is none of ours. */
+  | 'address'
   /** The body is too large, does not arrive or has an unknown form. */
   | 'malformed'
   /** It could not be stored, or too many came at once. The CRM sends it again. */
   | 'failed'
-const webhookOutcomes = ['stored', 'signature', 'time', 'missing', 'malformed', 'failed']
+const webhookOutcomes = ['stored', 'signature', 'time', 'missing', 'address', 'malformed', 'failed']
 
 const webhooks = new Counter({
   name: 'dealbell_webhooks_total',

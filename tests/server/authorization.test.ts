@@ -351,3 +351,36 @@ test('Slack’s token ends when its last user connects another workspace', async
   expect(await browser.connected('slack')).toMatchObject({ connected: true, account: 'T2' })
   await vi.waitFor(() => expect(revoked).toEqual(['Bearer T1']), 20_000)
 })
+
+test.each([{ refresh_token: 'xoxe-1', expires_in: 43_200 }, { expires_in: 43_200 }])(
+  'a Slack app with token rotation is refused in words, and ended where nobody else uses it: %j',
+  async (rotation) => {
+    let revoked = 0
+    harness.faults.current = async (request) => {
+      if (request.url.endsWith('/auth.revoke')) revoked++
+      const answer = await harness.standIn(request)
+      if (!request.url.endsWith('/oauth.v2.access')) return answer
+      return Response.json({ ...(await answer.json()), ...rotation })
+    }
+    const refused = async () => {
+      const answer = await callback(browser, 'slack', await browser.authorize('slack'))
+      expect((await answer.clone().json()).error.message).toMatch(
+        /^Slack refused the authorization: token rotation is on .+ must be switched off/,
+      )
+      expect(await refusal(answer)).toBe('502 exchange_refused')
+    }
+    await refused()
+    await vi.waitFor(() => expect(revoked).toBe(1), 20_000)
+    expect(await harness.database.$count(connections)).toBe(0)
+    expect(logged()).toMatchObject([{ reason: 'token_rotation_on' }])
+    // The settings of the app changed after somebody had connected.
+    const fault = harness.faults.current
+    harness.faults.current = undefined
+    const other = openBrowser(harness)
+    await other.connect('slack')
+    harness.faults.current = fault
+    await refused()
+    expect(await other.connected('slack')).toMatchObject({ connected: true })
+    expect(revoked).toBe(1)
+  },
+)
