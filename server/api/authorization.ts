@@ -18,13 +18,13 @@ import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/orig
 import { errorFields } from '../log.ts'
 import { completeAuthorization } from '../people/authorize.ts'
 import { type Connection, sealSecrets } from '../people/connections.ts'
+import { sha256 } from '../people/cookies.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import {
   AuthorizationEnded,
   authorizationLifetimeMs,
   markUsed,
   randomToken,
-  sha256,
 } from '../people/session.ts'
 import type { Grant } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'

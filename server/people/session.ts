@@ -1,11 +1,10 @@
 import { hash, randomBytes } from 'node:crypto'
 import { and, eq, getTableColumns, gt, inArray, ne } from 'drizzle-orm'
 import type { Context } from 'hono'
-import { generateCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import { sessions, usedTokens, users } from '../database/schema.ts'
-import { keyId } from './vault.ts'
+import { type CookieOptions, createCookies, sha256 } from './cookies.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 /** A session that is not used ends after this time. */
@@ -16,8 +15,6 @@ const longestLifetimeMs = 365 * dayMs
 export const authorizationLifetimeMs = 10 * 60 * 1000
 /** So begins the token of a browser that is not signed in. It only binds an authorization to the browser. */
 const unsigned = 'new.'
-/** How many cookies of a request are tried. Others at this host may have set some of the same name. */
-const maxCookies = 20
 
 interface Session {
   tokenHash: string
@@ -80,56 +77,12 @@ export interface Sessions {
   endOthers(c: Context): Promise<void>
 }
 
-export interface SessionOptions {
-  /** The origin of the dashboard. */
-  appUrl: string
-  /** The oldest one, which stays while keys are rotated. */
-  encryptionKey: Buffer
-  now: () => Date
-}
-
 /** Creates the sessions of a backend. Only a completed authorization stores one. */
 export function createSessions(
   database: Database,
-  { appUrl, encryptionKey, now }: SessionOptions,
+  { now, ...options }: CookieOptions & { now: () => Date },
 ): Sessions {
-  const secure = appUrl.startsWith('https:')
-  // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
-  const formerName = secure ? '__Host-dealbell' : 'dealbell'
-  // Browsers keep cookies by host, not by port, so each installation has a name of its own.
-  const ownName = `${formerName}-${sha256(`${appUrl} ${keyId(encryptionKey)}`).slice(0, 8)}`
-
-  function cookieOf(name: string, token: string, ageMs: number): string {
-    return generateCookie(name, token, {
-      httpOnly: true,
-      sameSite: 'Strict',
-      secure,
-      path: '/',
-      maxAge: Math.floor(ageMs / 1000),
-    })
-  }
-
-  /** Replaces a cookie that this answer may already set, because an answer must not set it twice. */
-  function sendCookie(c: Context, token: string, ageMs: number): void {
-    c.header('Set-Cookie', cookieOf(ownName, token, ageMs))
-  }
-
-  /**
-   * The cookies that may be ours, those of our own name first. Another name may be that of the former release or of a
-   * key that was removed since, or belong to another Dealbell at this host.
-   */
-  function cookiesOf(c: Context) {
-    const sent = (c.req.header('Cookie') ?? '').split(';').map((pair) => {
-      const [name = '', token = ''] = pair.trim().split('=')
-      return { name, token }
-    })
-    const isOwn = ({ name }: { name: string }) => name === ownName
-    const mayBeOurs = ({ name }: { name: string }) =>
-      !isOwn({ name }) && (name === formerName || name.startsWith(`${formerName}-`))
-    return [...sent.filter(isOwn), ...sent.filter(mayBeOurs)]
-      .slice(0, maxCookies)
-      .map((cookie) => ({ ...cookie, tokenHash: sha256(cookie.token) }))
-  }
+  const cookies = createCookies(options)
 
   async function find(c: Context): Promise<Session | undefined> {
     const session = await validSession(c)
@@ -138,15 +91,15 @@ export function createSessions(
   }
 
   async function validSession(c: Context): Promise<Session | undefined> {
-    const cookies = cookiesOf(c).filter(({ token }) => !token.startsWith(unsigned))
-    if (cookies.length === 0) return undefined
+    const signed = cookies.of(c).filter(({ token }) => !token.startsWith(unsigned))
+    if (signed.length === 0) return undefined
     const at = now()
     const rows = await database
       .select({ ...getTableColumns(sessions), crmUserId: users.crmUserId })
       .from(sessions)
       .innerJoin(users, eq(users.id, sessions.userId))
-      .where(and(inArray(sessions.tokenHash, hashesOf(cookies)), isLive(at)))
-    const [found] = cookies.flatMap(({ token, tokenHash }) =>
+      .where(and(inArray(sessions.tokenHash, hashesOf(signed)), isLive(at)))
+    const [found] = signed.flatMap(({ token, tokenHash }) =>
       rows.filter((row) => row.tokenHash === tokenHash).map((row) => ({ token, row })),
     )
     if (found === undefined) return undefined
@@ -163,22 +116,22 @@ export function createSessions(
         // An authorization or a sign-out may have ended it meanwhile.
         .where(eq(sessions.tokenHash, tokenHash))
         .returning({ userId: sessions.userId })
-      if (extended !== undefined) sendCookie(c, token, end.getTime() - at.getTime())
+      if (extended !== undefined) cookies.send(c, token, end.getTime() - at.getTime())
     }
     return { tokenHash, userId: row.userId, person: personOf(row) }
   }
 
   function tell(c: Context, { token, person }: SignedIn): void {
-    if (token !== undefined) sendCookie(c, token, lifetimeMs)
+    if (token !== undefined) cookies.send(c, token, lifetimeMs)
     c.header(personHeader, person)
   }
 
   return {
     find,
-    tokenHashes: (c) => hashesOf(cookiesOf(c)),
+    tokenHashes: (c) => hashesOf(cookies.of(c)),
     async browser(c, tokenHash) {
       const session = await find(c)
-      const cookie = cookiesOf(c).find((each) => each.tokenHash === tokenHash)
+      const cookie = cookies.of(c).find((each) => each.tokenHash === tokenHash)
       const isOfSession = session?.tokenHash === tokenHash
       const isUnsigned = session === undefined && cookie?.token.startsWith(unsigned) === true
       return isOfSession || isUnsigned ? { tokenHash, session } : undefined
@@ -186,15 +139,15 @@ export function createSessions(
     async beginIn(c) {
       const session = await find(c)
       if (session !== undefined) return { tokenHash: session.tokenHash, keepsCookies: true }
-      const cookies = cookiesOf(c)
-      const own = cookies.find(({ name, token }) => name === ownName && token.startsWith(unsigned))
+      const sent = cookies.of(c)
+      const own = sent.find(({ isOwn, token }) => isOwn && token.startsWith(unsigned))
       // A used token: the browser never got the answer that signed it in.
       const mayGoOn =
         own !== undefined &&
         (await database.$count(usedTokens, eq(usedTokens.hash, own.tokenHash))) === 0
       const token = mayGoOn ? own.token : unsigned + randomToken()
-      sendCookie(c, token, authorizationLifetimeMs)
-      return { tokenHash: sha256(token), keepsCookies: cookies.length > 0 }
+      cookies.send(c, token, authorizationLifetimeMs)
+      return { tokenHash: sha256(token), keepsCookies: sent.length > 0 }
     },
     async signIn(c, { tokenHash, session }, userOf, record) {
       const own = eq(sessions.tokenHash, tokenHash)
@@ -233,15 +186,11 @@ export function createSessions(
     },
     async end(c) {
       const session = await find(c)
-      const cookies = cookiesOf(c)
       if (session !== undefined) {
-        await database.delete(sessions).where(inArray(sessions.tokenHash, hashesOf(cookies)))
+        const sent = hashesOf(cookies.of(c))
+        await database.delete(sessions).where(inArray(sessions.tokenHash, sent))
       }
-      sendCookie(c, '', 0)
-      for (const { name, tokenHash } of cookies) {
-        if (name === ownName || tokenHash !== session?.tokenHash) continue
-        c.header('Set-Cookie', cookieOf(name, '', 0), { append: true })
-      }
+      cookies.remove(c, session?.tokenHash)
       c.header(personHeader, nobody)
     },
     async endOthers(c) {
@@ -300,9 +249,4 @@ export const nobody = 'nobody'
 function personOf({ userId, crmUserId }: { userId: string; crmUserId: string | null }): string {
   const name = hash('sha256', `person ${userId}`, 'hex').slice(0, 16)
   return crmUserId === null ? `${nobody}-${name}` : name
-}
-
-/** What the database stores in place of a random secret. */
-export function sha256(text: string): string {
-  return hash('sha256', text, 'hex')
 }

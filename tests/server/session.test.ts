@@ -2,7 +2,8 @@ import { eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { connections, deliveries, rules, sessions } from '../../server/database/schema.ts'
-import { createSessions, type SessionOptions } from '../../server/people/session.ts'
+import type { CookieOptions } from '../../server/people/cookies.ts'
+import { createSessions } from '../../server/people/session.ts'
 import {
   appUrl,
   type Browser,
@@ -123,7 +124,7 @@ describe('cookies of others at this host', () => {
 
   test('never meet those of another installation: another key or another address has another name', async () => {
     const options = { encryptionKey: Buffer.alloc(32, 7), now: () => start }
-    const nameOf = async (change: Partial<SessionOptions>) => {
+    const nameOf = async (change: Partial<CookieOptions>) => {
       const made = createSessions(harness.database, { appUrl, ...options, ...change })
       const app = new Hono().get('/', async (c) => c.json(await made.beginIn(c)))
       return (await app.request('/')).headers.getSetCookie()[0]?.split('=')[0]
