@@ -50,6 +50,12 @@ export interface FeatureCall {
 }
 
 /**
+ * The code of a callback that the provider has refused. The sentence of such a refusal says what to do, and contains
+ * nothing of the call.
+ */
+export const exchangeRefused = 'exchange_refused'
+
+/**
  * A header that a backend may add to its answers. It names the person of the session with a short opaque
  * text, or `nobody` without a session. While the CRM has not said who it is, the name begins with `nobody-`: what this
  * browser ticks then belongs to whoever it becomes. The dashboard sends the name that its page shows with each

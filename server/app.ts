@@ -22,6 +22,7 @@ import {
   writesFromDashboardOnly,
 } from './http/origin.ts'
 import { safetyHeaders } from './http/safety-headers.ts'
+import { endWorkers } from './page/end-worker.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { providerIds, standInPages, usedOf } from './providers/registry.ts'
 import { shared } from './watch/watch.ts'
@@ -37,7 +38,8 @@ export function createApp(
   const standIns = { 'contact-form': '/sandbox/contact-form', ...standInPages(context.providers) }
 
   app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
-  app.use('/webhooks/*', countWebhooks)
+  app.use(endWorkers)
+  app.use('/webhooks/*', countWebhooks(context))
   app.use('/api/*', corsForDashboard(appUrl))
   app.use(endpoints.health.path, corsForAll)
   app.use('/api/*', limits.calls)

@@ -66,6 +66,8 @@ export function createBackend({
 }: BackendOptions): Backend {
   const { appUrl, apiUrl } = addresses
   const vault = createVault(encryptionKeys)
+  const encryptionKey = encryptionKeys.at(-1)
+  if (encryptionKey === undefined) throw new Error('There is no encryption key.')
   const countCall = alone ? undefined : createCallCounter(database)
   const providers = createProviders(addresses.providers, countCall)
   const limits = createRateLimits({ trustedProxies, log })
@@ -77,7 +79,7 @@ export function createBackend({
     database,
     vault,
     providers,
-    sessions: createSessions(database, { secure: appUrl.startsWith('https:'), now }),
+    sessions: createSessions(database, { appUrl, encryptionKey, now }),
     limits,
     inbox,
     wakeRelay: relay.wake,

@@ -46,7 +46,9 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   await sealWithNewestKey(database, vault, keys)
   await forgetStandIns(database, settings.addressesAt(settings.port).providers, log)
 
-  const http = createHttpServer(settings.trustedProxies)
+  const { trustedProxies } = settings
+  const https = settings.addressesAt(settings.port).appUrl.startsWith('https:')
+  const http = createHttpServer({ trustedProxies, https, log })
   const port = await listen(http.server, settings)
   // No await from here to the handler: a request that arrived meanwhile would never be answered.
   const addresses = settings.addressesAt(port)
@@ -59,7 +61,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     dashboard,
     // PGlite's folder belongs to this process only.
     alone: settings.databaseUrl === undefined,
-    trustedProxies: settings.trustedProxies,
+    trustedProxies,
     metricsToken: settings.metricsToken,
     log,
   })

@@ -1,21 +1,30 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { eq } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
-import { endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
+import {
+  endpoints,
+  exchangeRefused,
+  navigations,
+  pathOf,
+  personHeader,
+} from '../../contract/endpoints.ts'
 import type { Context } from '../context.ts'
-import { ApiError } from '../http/errors.ts'
+import type { Database } from '../database/open.ts'
+import { usedTokens } from '../database/schema.ts'
+import { ApiError, internalError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
 import { completeAuthorization } from '../people/authorize.ts'
 import { type Connection, sealSecrets } from '../people/connections.ts'
+import { sha256 } from '../people/cookies.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import {
   AuthorizationEnded,
   authorizationLifetimeMs,
-  type Browser,
   markUsed,
   randomToken,
-  sha256,
 } from '../people/session.ts'
 import type { Grant } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
@@ -31,10 +40,32 @@ const sealedState = v.object({
   provider: v.string(),
   codeVerifier: v.string(),
   tokenHash: v.string(),
+  /** Whether the browser had a cookie of ours already. A state of the former release does not say. */
+  keepsCookies: v.optional(v.boolean(), true),
   /** Milliseconds since 1970. */
   endsAt: v.number(),
 })
 const sealedAs = 'authorization.state'
+
+/**
+ * What became of an authorization, sealed. A proxy that loses the answer of a callback repeats the call, perhaps to
+ * another process. The code works only once, so the second call gets the result of the first.
+ */
+const sealedResult = v.object({
+  codeHash: v.string(),
+  outcome: v.union([
+    v.object({ token: v.optional(v.string()), person: v.string() }),
+    v.object({
+      status: v.custom<ApiError['status']>((status) => typeof status === 'number'),
+      code: v.string(),
+      message: v.string(),
+    }),
+  ]),
+})
+type Outcome = v.InferInput<typeof sealedResult>['outcome']
+/** How long a repeated call waits for the first one. The exchange takes up to 25 s. */
+const resultWithinMs = 25_000
+const askEveryMs = 200
 
 /** The authorization code flow: to the provider's consent page, and back from it. */
 export function authorizationRoutes(provider: ProviderId, context: Context) {
@@ -74,32 +105,59 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     }
   }
 
-  /** The PKCE verifier in a state. @throws ApiError unless this browser has begun the authorization, and in time. */
-  function verifierIn(state: string, browser: Browser): string {
+  /** What a state says. @throws ApiError unless it is ours, of this provider, and in time. */
+  function begunWith(state: string): v.InferOutput<typeof sealedState> {
     try {
       const begun = v.parse(sealedState, JSON.parse(vault.open(state, sealedAs)))
-      const isValid =
-        begun.provider === provider &&
-        begun.tokenHash === browser.tokenHash &&
-        begun.endsAt > now().getTime()
-      if (isValid) return begun.codeVerifier
+      if (begun.provider === provider && begun.endsAt > now().getTime()) return begun
     } catch {
       // It is not ours.
     }
     throw invalidState()
   }
 
+  const resultRow = (stateHash: string) => `authorization.result ${stateHash}`
+
+  /** Waits for the first call of a callback that came twice. @returns undefined if there was none, or it takes too long. */
+  async function resultOf(stateHash: string, mayWait: boolean) {
+    const end = performance.now() + (mayWait ? resultWithinMs : 0)
+    for (;;) {
+      const used = database.select().from(usedTokens).where(eq(usedTokens.hash, stateHash))
+      const [row] = await used
+      if (row === undefined) return undefined
+      if (row.result !== null) {
+        return v.parse(sealedResult, JSON.parse(vault.open(row.result, resultRow(stateHash))))
+      }
+      if (performance.now() >= end) return undefined
+      await delay(askEveryMs)
+    }
+  }
+
+  /** The error that the caller gets. */
+  function refusalOf(error: unknown): ApiError {
+    if (error instanceof AuthorizationEnded) return invalidState()
+    if (!(error instanceof ProviderError)) return internalError()
+    const { kind, reason = '' } = error
+    log.warn('authorization failed', { provider, ...error.fields })
+    const { brokenReasons } = providers[provider]
+    const words = Object.hasOwn(brokenReasons, reason) && `: ${brokenReasons[reason]}`
+    const why = words || (reason && ` (${reason})`)
+    return kind === 'refused'
+      ? new ApiError(502, exchangeRefused, `${name} refused the authorization${why}.`)
+      : new ApiError(502, 'provider_unavailable', `${name} could not be reached. Try again.`)
+  }
+
   return new Hono()
     .get(pathOf(navigations.authorize, provider), notFromAnotherSite, async (c) => {
       await limits.authorization(c)
-      const { tokenHash } = await sessions.beginIn(c)
+      const begun = await sessions.beginIn(c)
       const codeVerifier = randomToken()
       const endsAt = now().getTime() + authorizationLifetimeMs
       const content: v.InferOutput<typeof sealedState> = {
         provider,
         codeVerifier,
-        tokenHash,
         endsAt,
+        ...begun,
       }
       const state = vault.seal(JSON.stringify(content), sealedAs)
       return c.redirect(providers[provider].authorizeUrl({ redirectUri, state, codeVerifier }))
@@ -114,33 +172,58 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         const state = c.req.query('state')
         if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
 
-        const browser = await sessions.browser(c)
-        if (browser === undefined) throw invalidState()
-        const codeVerifier = verifierIn(state, browser)
+        const begun = begunWith(state)
+        const stateHash = sha256(state)
+        const codeHash = sha256(code)
+        const browser = await sessions.browser(c, begun.tokenHash)
+        const sent = sessions.tokenHashes(c)
+        // With a refusal, `nobody` says that the browser has kept no cookie.
+        if (begun.keepsCookies || sent.length > 0) c.header(personHeader, undefined)
+
+        const record = async (to: Pick<Database, 'update'>, outcome: Outcome) => {
+          const result = vault.seal(JSON.stringify({ codeHash, outcome }), resultRow(stateHash))
+          await to.update(usedTokens).set({ result }).where(eq(usedTokens.hash, stateHash))
+        }
+
         // Of two requests at once, one gets it. Another browser cannot use it up.
-        if (!(await markUsed(database, sha256(state), now()))) throw invalidState()
+        if (browser === undefined || !(await markUsed(database, stateHash, now()))) {
+          const hasBegun = sent.includes(begun.tokenHash)
+          const result = await resultOf(stateHash, hasBegun)
+          if (result?.codeHash !== codeHash) throw invalidState()
+          const { outcome } = result
+          const token = 'token' in outcome ? outcome.token : undefined
+          const isSame = hasBegun || (token !== undefined && sent.includes(sha256(token)))
+          if (!isSame) throw invalidState()
+          if ('status' in outcome) {
+            throw new ApiError(outcome.status, outcome.code, outcome.message)
+          }
+          if (!(await sessions.signInAgain(c, begun.tokenHash, outcome))) throw invalidState()
+          return c.body(null, 204)
+        }
 
         try {
-          const grant = await providers[provider].exchange({ code, redirectUri, codeVerifier })
-          const former = await completeAuthorization(context, c, browser, provider, grant).catch(
-            (error) => {
-              void endUnstored(grant)
-              throw error
-            },
-          )
+          const grant = await providers[provider].exchange({
+            code,
+            redirectUri,
+            codeVerifier: begun.codeVerifier,
+          })
+          const store = async () => {
+            const { unusable } = grant
+            if (unusable !== undefined) {
+              throw new ProviderError(provider, 'exchange', 'refused', unusable)
+            }
+            return await completeAuthorization(context, c, browser, provider, grant, record)
+          }
+          const former = await store().catch((error) => {
+            void endUnstored(grant)
+            throw error
+          })
           if (former !== undefined) void endFormer(former)
         } catch (error) {
-          if (error instanceof AuthorizationEnded) throw invalidState()
-          if (!(error instanceof ProviderError)) throw error
-          const { kind, reason } = error
-          log.warn('authorization failed', { provider, ...error.fields })
-          throw kind === 'refused'
-            ? new ApiError(
-                502,
-                'exchange_refused',
-                `${name} refused the authorization${reason === undefined ? '' : ` (${reason})`}.`,
-              )
-            : new ApiError(502, 'provider_unavailable', `${name} could not be reached. Try again.`)
+          const refusal = refusalOf(error)
+          const { status, code, message } = refusal
+          await record(database, { status, code, message }).catch(() => {})
+          throw refusal.status === 500 ? error : refusal
         }
         return c.body(null, 204)
       },

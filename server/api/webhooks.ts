@@ -7,23 +7,32 @@ import { bodyLimit } from 'hono/body-limit'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import type { WebhookRefusal } from '../providers/provider.ts'
-import { crmIds, registry, usedOf } from '../providers/registry.ts'
+import { type CrmId, crmIds, registry, usedOf } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
 import { failpoint } from '../relay/failpoint.ts'
 import { countWebhook, eventsNotUnderstood } from '../watch/metrics.ts'
 
 const maxBodyBytes = 1024 * 1024
 
+/** Whoever types the address into a form may add a slash. HubSpot signs the address that it calls. */
+const pathsOf = (crm: CrmId) => [`/${crm}`, `/${crm}/`]
+
 /** Counts what becomes of webhooks. Those that are not signed are counted where the reason is known. */
-export const countWebhooks: MiddlewareHandler = async (c, next) => {
-  const startedAt = performance.now()
-  await next()
-  const crm = crmIds.find((id) => c.req.path === `/webhooks/${id}`)
-  if (crm === undefined || c.req.method !== 'POST') return
-  const { status } = c.res
-  if (status === 204) countWebhook(crm, 'stored', startedAt)
-  else if (status >= 500) countWebhook(crm, 'failed')
-  else if (status !== 401) countWebhook(crm, 'malformed')
+export function countWebhooks({ providers, refusedWebhooks }: Context): MiddlewareHandler {
+  const used = usedOf(providers, crmIds)
+  return async (c, next) => {
+    const startedAt = performance.now()
+    await next()
+    if (c.req.method !== 'POST') return
+    const { status } = c.res
+    const crm = used.find((id) => pathsOf(id).includes(c.req.path.replace('/webhooks', '')))
+    if (crm === undefined) {
+      refusedWebhooks.count('address')
+      for (const id of used) countWebhook(id, 'address')
+    } else if (status === 204) countWebhook(crm, 'stored', startedAt)
+    else if (status >= 500) countWebhook(crm, 'failed')
+    else if (status !== 401) countWebhook(crm, 'malformed')
+  }
 }
 
 /** Where each CRM reports changes: one address for all accounts. */
@@ -50,7 +59,7 @@ export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, 
       await next()
     }
 
-    routes.post(`/${crm}`, refuseUnsigned, limitBody, async (c) => {
+    routes.on('POST', pathsOf(crm), refuseUnsigned, limitBody, async (c) => {
       const header = (name: string) => c.req.header(name)
       const body = new Uint8Array(await c.req.arrayBuffer())
       const { pathname, search } = new URL(c.req.url)

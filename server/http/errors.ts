@@ -18,6 +18,10 @@ export class ApiError extends Error {
   }
 }
 
+/** What a caller learns of an error of our own. */
+export const internalError = () =>
+  new ApiError(500, 'internal', 'Something went wrong on the server.')
+
 /** SQLSTATE disk_full. HubSpot repeats a webhook that is answered with 5xx. */
 const diskFull = '53100'
 
@@ -42,7 +46,8 @@ export function answerError(log: Log) {
       const message = 'The server has no room to store anything. Try again later.'
       return errorAnswer(c, 503, 'no_room', message, { 'Retry-After': '60' })
     }
-    return errorAnswer(c, 500, 'internal', 'Something went wrong on the server.')
+    const { status, code, message } = internalError()
+    return errorAnswer(c, status, code, message)
   }
 }
 

@@ -24,17 +24,25 @@ export function standInPolicy(
   })
 }
 
-/** Sets the headers of every answer. A page sets its own Content-Security-Policy. */
-export function safetyHeaders({ https }: { https: boolean }): MiddlewareHandler {
-  const onHttps = https && { 'Strict-Transport-Security': strictTransportSecurity }
-  const always = Object.entries({ ...everyAnswer, ...onHttps })
+/** The headers of an answer that is no page. */
+export function alwaysSent({ https }: { https: boolean }): Record<string, string> {
+  return {
+    'Content-Security-Policy': answerPolicy,
+    'Cache-Control': 'no-store',
+    ...everyAnswer,
+    ...(https && { 'Strict-Transport-Security': strictTransportSecurity }),
+  }
+}
+
+/** Sets the headers of every answer. A page sets its own Content-Security-Policy, and how long it is kept. */
+export function safetyHeaders(options: { https: boolean }): MiddlewareHandler {
+  const always = Object.entries(alwaysSent(options))
+  const own = ['Content-Security-Policy', 'Cache-Control']
   return async (c, next) => {
     await next()
-    const headers = c.res.headers
-    if (!headers.has('Content-Security-Policy')) {
-      headers.set('Content-Security-Policy', answerPolicy)
+    const { headers } = c.res
+    for (const [name, value] of always) {
+      if (!own.includes(name) || !headers.has(name)) headers.set(name, value)
     }
-    if (!headers.has('Cache-Control')) headers.set('Cache-Control', 'no-store')
-    for (const [name, value] of always) headers.set(name, value)
   }
 }

@@ -6,8 +6,10 @@ import {
   type ServerResponse,
 } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
-import { getRequestListener } from '@hono/node-server'
+import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Context } from 'hono'
+import type { Log } from '../log.ts'
+import { answerFaults, maxHeaderSize } from './faults.ts'
 
 /**
  * Node's own limits, in milliseconds. The proxy in front holds slow clients and many of them (docs/hosting.md#nginx).
@@ -40,10 +42,19 @@ export interface HttpServer {
   close(graceMs: number): Promise<void>
 }
 
-export function createHttpServer(trustedProxies: number): HttpServer {
-  const server = createServer(times(trustedProxies))
+export function createHttpServer({
+  trustedProxies,
+  ...options
+}: {
+  trustedProxies: number
+  https: boolean
+  log: Log
+}): HttpServer {
+  // Node would refuse a request without a host itself. The adapter does so in `serve`.
+  const server = createServer({ ...times(trustedProxies), maxHeaderSize, requireHostHeader: false })
   server.timeout = silentMs
   server.maxConnections = maxConnections
+  const answerMalformed = answerFaults(server, options)
 
   const running = new Set<ServerResponse>()
   server.on('request', (_request, response) => {
@@ -54,8 +65,15 @@ export function createHttpServer(trustedProxies: number): HttpServer {
   return {
     server,
     serve(fetch) {
-      // HAProxy's health check names no host. No host has this name (RFC 2606 §2).
-      server.on('request', getRequestListener(fetch, { hostname: 'no-host.invalid' }))
+      // The app answers its own errors.
+      const errorHandler = (error: unknown) =>
+        error instanceof RequestError ? answerMalformed() : new Response(null, { status: 500 })
+      const strict = getRequestListener(fetch, { errorHandler })
+      // HAProxy's health check is HTTP/1.0 and names no host. No host has this name (RFC 2606 §2).
+      const lenient = getRequestListener(fetch, { errorHandler, hostname: 'no-host.invalid' })
+      server.on('request', (request, response) =>
+        (request.httpVersion === '1.0' ? lenient : strict)(request, response),
+      )
     },
     async close(graceMs) {
       server.close()

@@ -1,16 +1,18 @@
 import { and, eq } from 'drizzle-orm'
 import type { Context as Request } from 'hono'
+import type { Transaction } from '../database/open.ts'
 import { connections, users } from '../database/schema.ts'
 import type { Grant, Providers } from '../providers/provider.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { type Connection, storeConnection } from './connections.ts'
 import { insertUser, userOfCrmIdentity } from './identity.ts'
-import type { Browser, Sessions } from './session.ts'
+import type { Browser, Sessions, SignedIn } from './session.ts'
 import type { Vault } from './vault.ts'
 
 /**
  * Completes an authorization in one transaction: stores the connection, and signs the browser in. A CRM names the
  * person. Whoever connects a chat first becomes a user by that.
+ * @param record stores what the browser is told, in the same transaction.
  * @returns the user's former connection if it had another grant.
  * @throws AuthorizationEnded if the browser was signed out or became another person's since the authorization began.
  * Then nothing is stored.
@@ -26,12 +28,13 @@ export async function completeAuthorization(
   browser: Browser,
   provider: ProviderId,
   grant: Grant,
+  record: (tx: Transaction, signedIn: SignedIn) => Promise<unknown>,
 ): Promise<Connection | undefined> {
   const { accountId: crmAccountId, accountUserId: crmUserId } = grant
   const { standIn } = providers[provider]
   const current = browser.session?.userId
   let former: Connection | undefined
-  await sessions.signIn(c, browser, async (tx) => {
+  async function storeGrant(tx: Transaction): Promise<string> {
     const userId =
       isCrmId(provider) && crmUserId !== null
         ? await userOfCrmIdentity(tx, { vault, providers }, current, {
@@ -47,6 +50,7 @@ export async function completeAuthorization(
     await storeConnection(tx, vault, { userId, provider }, { ...grant, standIn }, now())
     if (before !== undefined && before.grantId !== grant.grantId) former = before
     return userId
-  })
+  }
+  await sessions.signIn(c, browser, storeGrant, record)
   return former
 }

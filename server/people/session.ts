@@ -1,10 +1,10 @@
 import { hash, randomBytes } from 'node:crypto'
-import { and, eq, getTableColumns, gt, ne } from 'drizzle-orm'
+import { and, eq, getTableColumns, gt, inArray, ne } from 'drizzle-orm'
 import type { Context } from 'hono'
-import { generateCookie, getCookie } from 'hono/cookie'
 import { personHeader } from '../../contract/endpoints.ts'
 import type { Database, Transaction } from '../database/open.ts'
 import { sessions, usedTokens, users } from '../database/schema.ts'
+import { type CookieOptions, createCookies, sha256 } from './cookies.ts'
 
 const dayMs = 24 * 60 * 60 * 1000
 /** A session that is not used ends after this time. */
@@ -30,52 +30,59 @@ export interface Browser {
   session: Session | undefined
 }
 
+/** What a completed authorization tells the browser. */
+export interface SignedIn {
+  /** The new token; undefined if the browser keeps its token. */
+  token?: string | undefined
+  person: string
+}
+
 export interface Sessions {
   /**
    * Returns the browser's session; undefined if the browser has no valid session. Adds the header `Dealbell-Person` to
    * the answer.
    */
   find(c: Context): Promise<Session | undefined>
-  /** Returns the browser that sent the request; undefined if its cookie is missing or of an ended session. */
-  browser(c: Context): Promise<Browser | undefined>
-  /** Like `browser`. Gives a browser that is not signed in a cookie, and stores nothing. */
-  beginIn(c: Context): Promise<Browser>
+  /**
+   * Returns the browser that sent the request if it has this token, and may complete what it began with it. That of an
+   * ended session may not.
+   */
+  browser(c: Context, tokenHash: string): Promise<Browser | undefined>
+  /** The hashes of all tokens that came with the request, also of those that mean nothing here. */
+  tokenHashes(c: Context): string[]
+  /**
+   * Returns the hash of the token with which the browser begins an authorization. Gives a browser that is not signed in
+   * a cookie, and stores nothing. `keepsCookies` says that the browser had one already.
+   */
+  beginIn(c: Context): Promise<{ tokenHash: string; keepsCookies: boolean }>
   /**
    * Signs the browser in as the user whose id `userOf` returns, in one transaction. If the browser was not this
    * person's before, its token is replaced, and all other authorizations that began with the old one end. An attacker
    * who planted or saw the old token cannot use it as this person (session fixation). Otherwise the token stays, so a
    * browser that never gets the answer stays signed in.
+   * @param record stores what the browser is told, in the same transaction.
    * @throws AuthorizationEnded if the session has ended, or the browser has become a person's meanwhile.
    */
-  signIn(c: Context, browser: Browser, userOf: (tx: Transaction) => Promise<string>): Promise<void>
+  signIn(
+    c: Context,
+    browser: Browser,
+    userOf: (tx: Transaction) => Promise<string>,
+    record: (tx: Transaction, signedIn: SignedIn) => Promise<unknown>,
+  ): Promise<void>
+  /** Tells the browser again that it is signed in. @returns false if that session has ended since. */
+  signInAgain(c: Context, tokenHash: string, signedIn: SignedIn): Promise<boolean>
   /** Ends the browser's session, if it has one, and removes the cookie. */
   end(c: Context): Promise<void>
   /** Ends all other sessions of the browser's user. */
   endOthers(c: Context): Promise<void>
 }
 
-export interface SessionOptions {
-  /** The dashboard is on https. */
-  secure: boolean
-  now: () => Date
-}
-
 /** Creates the sessions of a backend. Only a completed authorization stores one. */
-export function createSessions(database: Database, { secure, now }: SessionOptions): Sessions {
-  // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
-  const cookieName = secure ? '__Host-dealbell' : 'dealbell'
-
-  function sendCookie(c: Context, token: string, ageMs: number): void {
-    const cookie = generateCookie(cookieName, token, {
-      httpOnly: true,
-      sameSite: 'Strict',
-      secure,
-      path: '/',
-      maxAge: Math.floor(ageMs / 1000),
-    })
-    // Replace a cookie that this answer may already set, because an answer must not set it twice.
-    c.header('Set-Cookie', cookie)
-  }
+export function createSessions(
+  database: Database,
+  { now, ...options }: CookieOptions & { now: () => Date },
+): Sessions {
+  const cookies = createCookies(options)
 
   async function find(c: Context): Promise<Session | undefined> {
     const session = await validSession(c)
@@ -84,22 +91,20 @@ export function createSessions(database: Database, { secure, now }: SessionOptio
   }
 
   async function validSession(c: Context): Promise<Session | undefined> {
-    const token = getCookie(c, cookieName)
-    if (token === undefined || token.startsWith(unsigned)) return undefined
-    const tokenHash = sha256(token)
+    const signed = cookies.of(c).filter(({ token }) => !token.startsWith(unsigned))
+    if (signed.length === 0) return undefined
     const at = now()
-    const [row] = await database
+    const rows = await database
       .select({ ...getTableColumns(sessions), crmUserId: users.crmUserId })
       .from(sessions)
       .innerJoin(users, eq(users.id, sessions.userId))
-      .where(
-        and(
-          eq(sessions.tokenHash, tokenHash),
-          gt(sessions.expiresAt, at),
-          gt(sessions.createdAt, later(at, -longestLifetimeMs)),
-        ),
-      )
-    if (row === undefined) return undefined
+      .where(and(inArray(sessions.tokenHash, hashesOf(signed)), isLive(at)))
+    const [found] = signed.flatMap(({ token, tokenHash }) =>
+      rows.filter((row) => row.tokenHash === tokenHash).map((row) => ({ token, row })),
+    )
+    if (found === undefined) return undefined
+    const { token, row } = found
+    const { tokenHash } = row
 
     // A session that is used goes on. Extending it in its second half keeps writes rare.
     const leftMs = row.expiresAt.getTime() - at.getTime()
@@ -111,36 +116,43 @@ export function createSessions(database: Database, { secure, now }: SessionOptio
         // An authorization or a sign-out may have ended it meanwhile.
         .where(eq(sessions.tokenHash, tokenHash))
         .returning({ userId: sessions.userId })
-      if (extended !== undefined) sendCookie(c, token, end.getTime() - at.getTime())
+      if (extended !== undefined) cookies.send(c, token, end.getTime() - at.getTime())
     }
     return { tokenHash, userId: row.userId, person: personOf(row) }
   }
 
-  async function browser(c: Context): Promise<Browser | undefined> {
-    const session = await find(c)
-    if (session !== undefined) return { tokenHash: session.tokenHash, session }
-    const token = getCookie(c, cookieName)
-    return token?.startsWith(unsigned) ? { tokenHash: sha256(token), session } : undefined
+  function tell(c: Context, { token, person }: SignedIn): void {
+    if (token !== undefined) cookies.send(c, token, lifetimeMs)
+    c.header(personHeader, person)
   }
 
   return {
     find,
-    browser,
+    tokenHashes: (c) => hashesOf(cookies.of(c)),
+    async browser(c, tokenHash) {
+      const session = await find(c)
+      const cookie = cookies.of(c).find((each) => each.tokenHash === tokenHash)
+      const isOfSession = session?.tokenHash === tokenHash
+      const isUnsigned = session === undefined && cookie?.token.startsWith(unsigned) === true
+      return isOfSession || isUnsigned ? { tokenHash, session } : undefined
+    },
     async beginIn(c) {
-      const known = await browser(c)
-      if (known?.session !== undefined) return known
+      const session = await find(c)
+      if (session !== undefined) return { tokenHash: session.tokenHash, keepsCookies: true }
+      const sent = cookies.of(c)
+      const own = sent.find(({ isOwn, token }) => isOwn && token.startsWith(unsigned))
       // A used token: the browser never got the answer that signed it in.
       const mayGoOn =
-        known !== undefined &&
-        (await database.$count(usedTokens, eq(usedTokens.hash, known.tokenHash))) === 0
-      const token = (mayGoOn && getCookie(c, cookieName)) || unsigned + randomToken()
-      sendCookie(c, token, authorizationLifetimeMs)
-      return { tokenHash: sha256(token), session: undefined }
+        own !== undefined &&
+        (await database.$count(usedTokens, eq(usedTokens.hash, own.tokenHash))) === 0
+      const token = mayGoOn ? own.token : unsigned + randomToken()
+      cookies.send(c, token, authorizationLifetimeMs)
+      return { tokenHash: sha256(token), keepsCookies: sent.length > 0 }
     },
-    async signIn(c, { tokenHash, session }, userOf) {
+    async signIn(c, { tokenHash, session }, userOf, record) {
       const own = eq(sessions.tokenHash, tokenHash)
       const token = randomToken()
-      const { isReplaced, person } = await database.transaction(async (tx) => {
+      const signedIn = await database.transaction(async (tx) => {
         const isValid =
           session === undefined
             ? await markUsed(tx, tokenHash, now())
@@ -160,17 +172,26 @@ export function createSessions(database: Database, { secure, now }: SessionOptio
             .values({ tokenHash: sha256(token), userId, createdAt, expiresAt })
           await tx.update(users).set({ seenAt: createdAt }).where(eq(users.id, userId))
         }
-        return { isReplaced, person }
+        const signedIn = { token: isReplaced ? token : undefined, person }
+        await record(tx, signedIn)
+        return signedIn
       })
-      if (isReplaced) sendCookie(c, token, lifetimeMs)
-      c.header(personHeader, person)
+      tell(c, signedIn)
+    },
+    async signInAgain(c, begunWith, signedIn) {
+      const tokenHash = signedIn.token === undefined ? begunWith : sha256(signedIn.token)
+      const own = and(eq(sessions.tokenHash, tokenHash), isLive(now()))
+      const isSignedIn = (await database.$count(sessions, own)) > 0
+      if (isSignedIn) tell(c, signedIn)
+      return isSignedIn
     },
     async end(c) {
       const session = await find(c)
       if (session !== undefined) {
-        await database.delete(sessions).where(eq(sessions.tokenHash, session.tokenHash))
+        const sent = hashesOf(cookies.of(c))
+        await database.delete(sessions).where(inArray(sessions.tokenHash, sent))
       }
-      sendCookie(c, '', 0)
+      cookies.remove(c, session?.tokenHash)
       c.header(personHeader, nobody)
     },
     async endOthers(c) {
@@ -181,6 +202,13 @@ export function createSessions(database: Database, { secure, now }: SessionOptio
     },
   }
 }
+
+const hashesOf = (cookies: readonly { tokenHash: string }[]) =>
+  cookies.map(({ tokenHash }) => tokenHash)
+
+/** Whether a session has not ended at this time. */
+const isLive = (at: Date) =>
+  and(gt(sessions.expiresAt, at), gt(sessions.createdAt, later(at, -longestLifetimeMs)))
 
 /** What began an authorization has ended since. */
 export class AuthorizationEnded extends Error {}
@@ -222,9 +250,4 @@ export const nobody = 'nobody'
 function personOf({ userId, crmUserId }: { userId: string; crmUserId: string | null }): string {
   const name = hash('sha256', `person ${userId}`, 'hex').slice(0, 16)
   return crmUserId === null ? `${nobody}-${name}` : name
-}
-
-/** What the database stores in place of a random secret. */
-export function sha256(text: string): string {
-  return hash('sha256', text, 'hex')
 }

@@ -67,7 +67,7 @@ function partOf(sealed: string, index: number): string {
 }
 
 /** Returns a name for a key that reveals nothing about the key. */
-function keyId(key: Buffer): string {
+export function keyId(key: Buffer): string {
   return createHash('sha256').update('dealbell key id').update(key).digest('hex').slice(0, 12)
 }
 

@@ -24,6 +24,8 @@ export interface Grant {
   grantId: string
   channelId: string | null
   channelName: string | null
+  /** Why Dealbell cannot use it: a code of `brokenReasons`. It is then ended, unless another user shares it. */
+  unusable?: string
 }
 
 /** The current names of what is connected. A name that the provider does not tell is undefined. */

@@ -17,11 +17,13 @@ type WebhookOutcome =
   | 'signature'
   | 'time'
   | 'missing'
+  /** Sent to an address below /webhooks/ that is none of ours. */
+  | 'address'
   /** The body is too large, does not arrive or has an unknown form. */
   | 'malformed'
   /** It could not be stored, or too many came at once. The CRM sends it again. */
   | 'failed'
-const webhookOutcomes = ['stored', 'signature', 'time', 'missing', 'malformed', 'failed']
+const webhookOutcomes = ['stored', 'signature', 'time', 'missing', 'address', 'malformed', 'failed']
 
 const webhooks = new Counter({
   name: 'dealbell_webhooks_total',
@@ -117,12 +119,29 @@ new Counter({
   },
 })
 
+const faultKinds = [
+  'headers_too_large',
+  'malformed',
+  'too_slow',
+  'expectation',
+  'too_many_connections',
+] as const
+export type RequestFault = (typeof faultKinds)[number]
+
+export const requestFaults = new Counter({
+  name: 'dealbell_request_faults_total',
+  help: 'Requests and connections that the server refused before it knew what they ask for, by kind.',
+  labelNames: ['kind'],
+  registers,
+})
+
 // Prometheus sees no increase if a series begins with 1. So the series that alerts use begin with 0: these, and those of
 // `countDeadFromZero`.
 for (const provider of crmIds) {
   for (const outcome of webhookOutcomes) webhooks.inc({ provider, outcome }, 0)
   eventsNotUnderstood.inc({ provider }, 0)
 }
+for (const kind of faultKinds) requestFaults.inc({ kind }, 0)
 for (const found_by of ['webhook', 'search']) eventsStored.inc({ found_by }, 0)
 for (const provider of [...crmIds, ...chatIds]) providerCallSeconds.zero({ provider })
 deliveriesEnded.inc({ state: 'sent', reason: '' }, 0)

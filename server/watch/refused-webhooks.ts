@@ -5,12 +5,13 @@ import type { WebhookRefusal } from '../providers/provider.ts'
 const everyMs = 60_000
 
 export interface RefusedWebhooks {
-  count(why: WebhookRefusal): void
+  /** `address`: somebody sends to an address below /webhooks/ that is none of ours. */
+  count(why: WebhookRefusal | 'address'): void
 }
 
 /** Counts refused webhooks, and logs the counts at most once a minute. */
 export function countRefusedWebhooks({ log, now }: { log: Log; now: () => Date }): RefusedWebhooks {
-  const counts = { signature: 0, time: 0, missing: 0 }
+  const counts = { signature: 0, time: 0, missing: 0, address: 0 }
   const since = now().toISOString()
   let isUnreported = false
   let timer: NodeJS.Timeout | undefined

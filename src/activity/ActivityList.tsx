@@ -1,6 +1,7 @@
 import { type ReactNode, useId, useRef } from 'react'
 import { pageSize, useActivity } from '../api/activity.ts'
 import { useCanRetryAll } from '../api/retry-all.ts'
+import { serverTime } from '../api/server-time.ts'
 import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
@@ -30,8 +31,9 @@ export function ActivityList() {
   const data = isLoading ? undefined : pages.data
   const items = data ? listed : []
   const last = data?.pages.at(-1)
+  const today = serverTime()
   const next = last?.next ?? null
-  const searched = last?.searchedTo == null ? null : dayName(last.searchedTo)
+  const searched = last?.searchedTo == null ? null : dayName(last.searchedTo, today)
   const news = added === 0 ? '' : `${newCount(added)} above`
   // A change of the text is announced.
   const isQuiet = isFetchingNextPage || isFetchNextPageError || isPlaceholderData
@@ -101,7 +103,7 @@ export function ActivityList() {
           {data !== undefined && items.length === 0 && next === null && (
             <NoMessages filter={filter} />
           )}
-          {[...Map.groupBy(items, ({ at }) => dayName(at))].map(([day, some]) => (
+          {[...Map.groupBy(items, ({ at }) => dayName(at, today))].map(([day, some]) => (
             <Day key={day} name={day}>
               {some.map((item) => (
                 <ActivityRow key={item.id} item={item} connectFirst={connectFirst} />

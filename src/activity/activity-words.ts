@@ -1,5 +1,6 @@
 import type { ActivityItem } from '../../contract/features/activity.ts'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
+import { serverTime } from '../api/server-time.ts'
 import { timeInWords } from '../ui/words.ts'
 
 /** What a message is about. */
@@ -15,7 +16,8 @@ export function sentenceOf({ state, channel, reason: why, nextTryAt }: ActivityI
       return channel ? `Sent to ${channel}` : 'Sent'
     case 'waiting': {
       const waiting = why ? `Waiting: ${ended(why)}` : 'Waiting to be sent'
-      return nextTryAt === null ? waiting : `${ended(waiting)} Next try ${timeInWords(nextTryAt)}.`
+      if (nextTryAt === null) return waiting
+      return `${ended(waiting)} Next try ${timeInWords(nextTryAt, serverTime())}.`
     }
     case 'failed':
       return why ? `Not sent: ${ended(why)}` : 'Not sent'

@@ -5,6 +5,7 @@ import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
 import { currentTurn, noticePerson, personIn, shownPersonHeader } from './person.ts'
 import { noticeAnswer } from './reach.ts'
+import { noticeDate } from './server-time.ts'
 
 declare global {
   /** The responses to the calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
@@ -25,6 +26,7 @@ const http = ky.create({
   totalTimeout: timeoutMs,
   // ky's error reads the body, which may never end, and its message contains the address.
   throwHttpErrors: false,
+  hooks: { afterResponse: [({ response }) => noticeDate(response)] },
   fetch: (request, init) => takeStarted(request) ?? fetch(request, init),
 })
 
@@ -42,7 +44,7 @@ function takeStarted(request: string | URL | Request): Promise<Response> | undef
 /**
  * Calls `path` and checks the answer. It takes no `signal`. StrictMode mounts twice, so with Query's
  * signal it would make every call twice. With `readsRefusal`, the error has the backend's own message and code: only
- * for calls whose answers never contain an authorization code.
+ * for calls whose answers never contain an authorization code. If it is a code, only a refusal with this code is read.
  * @throws ApiError for any failure.
  */
 export function getJson<Schema extends GenericSchema>(
@@ -75,12 +77,12 @@ export function call(
   {
     readsRefusal,
     ...options
-  }: Pick<Options, 'json' | 'searchParams'> & { readsRefusal?: true } = {},
+  }: Pick<Options, 'json' | 'searchParams'> & { readsRefusal?: true | string } = {},
 ): Promise<string | undefined> {
   return asApiError(async () => {
     const request = send(method, path, options)
     const response = await request
-    await assertOk(response, readsRefusal && request)
+    await assertOk(response, readsRefusal ? request : undefined, readsRefusal)
     dropBody(response)
     return personIn(response)
   })
@@ -94,12 +96,20 @@ function send(method: string, path: string, options: Options = {}): ResponseProm
   })
 }
 
-/** @param refused is the request whose refusal may be read */
-async function assertOk(response: Response, refused?: ResponsePromise): Promise<void> {
+/**
+ * @param refused is the request whose refusal may be read.
+ * @param only the code of the only refusal that is read.
+ */
+async function assertOk(
+  response: Response,
+  refused?: ResponsePromise,
+  only?: true | string,
+): Promise<void> {
   if (response.ok) return
   const { success, output } = safeParse(errorBody, await refused?.json().catch(() => undefined))
   dropBody(response)
-  const { message: sentence, code } = success ? output.error : {}
+  const isRead = success && (typeof only !== 'string' || output.error.code === only)
+  const { message: sentence, code } = isRead ? output.error : {}
   const { status } = response
   throw new ApiError('status', { status, code, sentence, person: personIn(response) })
 }

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query'
-import { endpoints, pathOf } from '../../contract/endpoints.ts'
+import { endpoints, exchangeRefused, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../parse-config.ts'
 import { call } from './client.ts'
 import { loadStatus } from './connections.ts'
@@ -34,7 +34,11 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
         // The dashboard may be on screen, because the user did not wait.
         await changePerson(() =>
           // ky leaves out a state that is undefined.
-          call('GET', pathOf(endpoints.callback, provider.id), { searchParams: { code, state } }),
+          call('GET', pathOf(endpoints.callback, provider.id), {
+            searchParams: { code, state },
+            // The server writes this sentence out of its own words.
+            readsRefusal: exchangeRefused,
+          }),
         )
       } catch (error) {
         if (isWithoutSession(error)) {

@@ -1,3 +1,4 @@
+import { serverTime } from '../api/server-time.ts'
 import { config } from '../config.ts'
 import type { Provider } from '../parse-config.ts'
 import { clock } from '../ui/clock.ts'
@@ -35,7 +36,7 @@ export const dateInWords = (time: string): string => date.format(new Date(time))
 
 /** 'today, 11:11 AM' or 'November 20, 2026, 11:11 AM', in the reader's time zone. */
 function timeInWords(time: Date): string {
-  const isToday = time.toDateString() === new Date().toDateString()
+  const isToday = time.toDateString() === new Date(serverTime()).toDateString()
   const day = isToday ? 'today' : date.format(time)
   return `${day}, ${clock.format(time)}`
 }

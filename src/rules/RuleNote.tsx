@@ -1,6 +1,7 @@
 import { useState } from 'react'
 import { isCounting, usePreview } from '../api/preview.ts'
 import { useRules } from '../api/rules.ts'
+import { serverTime } from '../api/server-time.ts'
 import { useSummary } from '../api/summary.ts'
 import { buttonStyle } from '../ui/button-style.ts'
 import { Missing } from '../ui/Missing.tsx'
@@ -38,7 +39,7 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
       {isDated && (
         // Each refetch renders this again, so the time stays correct.
         <time dateTime={lastSentAt}>
-          {timeAgo(lastSentAt, Math.max(summary.dataUpdatedAt, summary.errorUpdatedAt))}
+          {timeAgo(lastSentAt, serverTime(Math.max(summary.dataUpdatedAt, summary.errorUpdatedAt)))}
         </time>
       )}
       {failed > 0 && <span>{` · ${written(failed)} failed`}</span>}

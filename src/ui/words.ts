@@ -12,9 +12,9 @@ export function clockTime(at: string): string {
   return isValid(date) ? clock.format(date) : 'unknown time'
 }
 
-/** 'Today', 'Yesterday' or 'Thursday, November 19', in the user's time zone. */
-export function dayName(at: string): string {
-  const [date, now] = [new Date(at), new Date()]
+/** 'Today', 'Yesterday' or 'Thursday, November 19', in the user's time zone. `today` is in milliseconds since 1970. */
+export function dayName(at: string, today: number): string {
+  const [date, now] = [new Date(at), new Date(today)]
   if (!isValid(date)) return 'Unknown day'
   // In some time zones, the change to summer time makes a day shorter or longer.
   const daysAgo = Math.round((dayOf(now).getTime() - dayOf(date).getTime()) / 86_400_000)
@@ -25,8 +25,8 @@ export function dayName(at: string): string {
 }
 
 /** 'at 12:05', with the day if it is another one: 'on Monday, November 23 at 12:05'. */
-export function timeInWords(at: string): string {
-  const [day, time] = [dayName(at), clockTime(at)]
+export function timeInWords(at: string, today: number): string {
+  const [day, time] = [dayName(at, today), clockTime(at)]
   return day === 'Today' ? `at ${time}` : `on ${day} at ${time}`
 }
 

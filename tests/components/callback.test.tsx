@@ -140,6 +140,25 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     },
   )
 
+  test.each([
+    ['exchange_refused', `${name} refused it: switch it off.`],
+    // Whatever else a backend answers may contain the code.
+    ['another_code', 'The server answered with an error (502)'],
+  ])('that the provider refuses says why: %s', async (code, reason) => {
+    openApp({}, `/${id}/callback?code=abc`)
+    server.use(
+      http.get(`*/api/${id}/callback`, () =>
+        HttpResponse.json(
+          { error: { code, message: `${name} refused it: switch it off.` } },
+          { status: 502 },
+        ),
+      ),
+    )
+    const message = await screen.findByRole('alert')
+    expect(message.textContent).toBe(`${name} connection failed: ${reason}`)
+    takeLog()
+  })
+
   test('that throws something other than an error shows that it failed unexpectedly', async () => {
     const really = globalThis.fetch
     vi.spyOn(globalThis, 'fetch').mockImplementation((input, init) =>

@@ -23,6 +23,13 @@ export class Dealbell {
     this.url = await this.#program.listens()
   }
 
+  /** Stops it, and starts it at another port. */
+  async moveTo(url: string): Promise<void> {
+    await this.stop()
+    this.url = url
+    await this.start()
+  }
+
   stop(): Promise<void> {
     return this.#end('SIGTERM')
   }

@@ -104,13 +104,13 @@ describe('the operator of the server', () => {
     const said = (refused: object) => ({ event: 'webhooks refused', refused, since })
     useFakeTimeouts()
     refusedWebhooks.count('missing')
-    expect(logged).toEqual([said({ signature: 0, time: 0, missing: 1 })])
+    expect(logged).toEqual([said({ signature: 0, time: 0, missing: 1, address: 0 })])
     for (let n = 0; n < 1_000; n++) refusedWebhooks.count('signature')
     refusedWebhooks.count('time')
     vi.advanceTimersByTime(59_999)
     expect(logged).toHaveLength(1)
     vi.advanceTimersByTime(1)
-    expect(logged.slice(1)).toEqual([said({ signature: 1_000, time: 1, missing: 1 })])
+    expect(logged.slice(1)).toEqual([said({ signature: 1_000, time: 1, missing: 1, address: 0 })])
   })
 
   test('has the dead deliveries sent again, as if they had never been tried, and no others', async () => {

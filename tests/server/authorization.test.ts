@@ -3,7 +3,15 @@ import { describe, expect, test, vi } from 'vitest'
 import { connections, sessions, usedTokens, users } from '../../server/database/schema.ts'
 import { openSecrets } from '../../server/people/connections.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
-import { appUrl, type Browser, browser, openBrowser, refusal, shareHarness } from './harness.ts'
+import {
+  appUrl,
+  type Browser,
+  browser,
+  hold,
+  openBrowser,
+  refusal,
+  shareHarness,
+} from './harness.ts'
 
 const harness = await shareHarness()
 
@@ -58,7 +66,7 @@ describe.each([
     expect(sent).toMatchObject({ redirect_uri: redirectUri, client_id: clientId })
     expect(() => harness.vault.open(state, 'connections.secrets')).toThrow()
     expect(answer.headers.getSetCookie()[0]).toMatch(
-      /^dealbell=new\.[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; SameSite=Strict$/,
+      /^dealbell-[0-9a-f]{8}=new\.[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; SameSite=Strict$/,
     )
     expect(await stored()).toEqual([0, 0, 0])
   })
@@ -104,15 +112,112 @@ describe.each([
       await expectRefused(params)
       expect((await callback(owner, provider, params)).status).toBe(204)
     })
+  })
 
-    test('a second time, even when the first is still under way', async () => {
+  describe('is called a second time, as a proxy does that has lost the answer', () => {
+    const exchanges = () => harness.calls.filter((call) => call === tokenPaths[provider])
+    /** The same call as the browser has sent, to another process on the same database. */
+    function repeaterOf({ cookie }: Browser) {
+      const repeater = openBrowser({ ...harness, app: harness.appWith({}) })
+      repeater.cookie = cookie
+      return repeater
+    }
+    const told = async (answer: Response) => [
+      answer.status,
+      await answer.text(),
+      answer.headers.get('Dealbell-Person'),
+      answer.headers.getSetCookie(),
+    ]
+
+    test.each(['nobody', 'somebody'])(
+      'by %s, and the answers are equal, also while the first is under way, and in another process',
+      async (who) => {
+        if (who === 'somebody') await browser.connect('hubspot')
+        const params = await browser.authorize(provider)
+        const before = repeaterOf(browser)
+        harness.calls.length = 0
+        const exchange = hold()
+        harness.faults.current = (request) =>
+          request.url.includes('oauth')
+            ? exchange.wait().then(() => harness.standIn(request))
+            : undefined
+        const first = callback(browser, provider, params)
+        await exchange.reached
+        const during = callback(repeaterOf(before), provider, params)
+        exchange.release()
+        const expected = await told(await first)
+        expect(expected.slice(0, 2)).toEqual([204, ''])
+        expect(await told(await during)).toEqual(expected)
+        // With the former cookie, and with the new one.
+        for (const repeater of [before, repeaterOf(browser)]) {
+          expect(await told(await callback(repeater, provider, params))).toEqual(expected)
+        }
+        expect(await before.connected(provider)).toMatchObject({ connected: true })
+        expect(exchanges()).toHaveLength(1)
+      },
+    )
+
+    test.each<[string, number, () => Response | undefined]>([
+      ['was refused', 502, () => undefined],
+      ['got no answer', 502, () => new Response('', { status: 503 })],
+      [
+        'failed by our own fault',
+        500,
+        () => {
+          throw new Error('SECRET')
+        },
+      ],
+    ])('after the exchange %s: the result stays %i', async (_, status, fault) => {
       const params = await browser.authorize(provider)
-      const answers = await Promise.all([comeBack(params), comeBack(params), comeBack(params)])
-      expect(answers.map((answer) => answer.status).sort()).toEqual([204, 400, 400])
-      expect(harness.calls.filter((call) => call === tokenPaths[provider])).toHaveLength(1)
+      params.set('code', 'made-up')
       harness.calls.length = 0
-      await expectRefused(params)
+      harness.faults.current = fault
+      const exchange = vi.spyOn(harness.providers[provider], 'exchange')
+      if (status === 500) exchange.mockRejectedValue(new Error('SECRET'))
+      const repeater = repeaterOf(browser)
+      const expected = await told(await comeBack(params))
+      expect(expected[0]).toBe(status)
+      expect(await told(await callback(repeater, provider, params))).toEqual(expected)
+      expect(exchange).toHaveBeenCalledTimes(1)
+      exchange.mockRestore()
     })
+
+    test('with another code, from another browser or after a sign-out gets nothing', async () => {
+      const params = await browser.authorize(provider)
+      const before = repeaterOf(browser)
+      expect((await comeBack(params)).status).toBe(204)
+      const others = [openBrowser(harness), openBrowser(harness)]
+      await others[1]?.connect('slack')
+      const otherCode = new URLSearchParams({ code: 'other', state: stateOf(params) })
+      const refused = async (one: Browser, sent = params) => {
+        const answer = await callback(one, provider, sent)
+        expect(answer.headers.getSetCookie()).toEqual([])
+        expect(await refusal(answer)).toBe('400 invalid_state')
+      }
+      for (const one of others) await refused(one)
+      await refused(browser, otherCode)
+      await browser.call('/api/session', { method: 'DELETE' })
+      await refused(before)
+    })
+  })
+
+  test('refused, names nobody only if the browser has kept no cookie: the page says so then', async () => {
+    const said = async (one: Browser, params: URLSearchParams) => {
+      const answer = await callback(one, provider, params)
+      expect(answer.status).toBe(400)
+      return answer.headers.get('Dealbell-Person')
+    }
+    const without = openBrowser(harness)
+    // It keeps cookies: it has sent one, the state was begun with one, or it is too late.
+    const params = await browser.authorize(provider)
+    expect(await said(without, params)).toBe('nobody')
+    without.cookie = `dealbell=new.${'A'.repeat(43)}`
+    expect(await said(without, params)).toBeNull()
+    const again = await browser.authorize(provider)
+    without.cookie = undefined
+    expect(await said(without, again)).toBeNull()
+    later(10 * 60 * 1000)
+    expect(await said(without, params)).toBeNull()
   })
 
   describe('fails with 502, no secrets and no connection', () => {
@@ -246,3 +351,36 @@ test('Slack’s token ends when its last user connects another workspace', async
   expect(await browser.connected('slack')).toMatchObject({ connected: true, account: 'T2' })
   await vi.waitFor(() => expect(revoked).toEqual(['Bearer T1']), 20_000)
 })
+
+test.each([{ refresh_token: 'xoxe-1', expires_in: 43_200 }, { expires_in: 43_200 }])(
+  'a Slack app with token rotation is refused in words, and ended where nobody else uses it: %j',
+  async (rotation) => {
+    let revoked = 0
+    harness.faults.current = async (request) => {
+      if (request.url.endsWith('/auth.revoke')) revoked++
+      const answer = await harness.standIn(request)
+      if (!request.url.endsWith('/oauth.v2.access')) return answer
+      return Response.json({ ...(await answer.json()), ...rotation })
+    }
+    const refused = async () => {
+      const answer = await callback(browser, 'slack', await browser.authorize('slack'))
+      expect((await answer.clone().json()).error.message).toMatch(
+        /^Slack refused the authorization: token rotation is on .+ must be switched off/,
+      )
+      expect(await refusal(answer)).toBe('502 exchange_refused')
+    }
+    await refused()
+    await vi.waitFor(() => expect(revoked).toBe(1), 20_000)
+    expect(await harness.database.$count(connections)).toBe(0)
+    expect(logged()).toMatchObject([{ reason: 'token_rotation_on' }])
+    // The settings of the app changed after somebody had connected.
+    const fault = harness.faults.current
+    harness.faults.current = undefined
+    const other = openBrowser(harness)
+    await other.connect('slack')
+    harness.faults.current = fault
+    await refused()
+    expect(await other.connected('slack')).toMatchObject({ connected: true })
+    expect(revoked).toBe(1)
+  },
+)

@@ -271,25 +271,33 @@ async function play({ start, service, slots }: Order): Promise<void> {
   const state = await tabs[0].begin(service)
   await doAll(begun)
 
-  let isExchanged = false
+  let exchanges = 0
   const exchange = hold()
   outside.beforeExchange = async (code) => {
-    if (code !== codes.callback || isExchanged) return
-    isExchanged = true
-    await exchange.wait()
+    if (code === codes.callback && ++exchanges === 1) await exchange.wait()
   }
   // The callback brings the cookie of now. Only the token that began it counts.
   const isOther = model.browsers[0] !== token
   if (isOther) model.begun.ended = true
   // Whether the token of a new browser was used is known only when the answer is stored.
   const isRefused = isOther || (token.isEnded && token.person !== undefined)
+  // A proxy repeats the call with the same cookie, while the first one is under way or later.
+  const repeater = openTab()
+  repeater.browser.cookie = tabs[0].browser.cookie
+  const repeat = () => repeater.callback(service, state, codes.callback)
   const callback = tabs[0].callback(service, state, codes.callback)
   await Promise.race([exchange.reached, callback])
+  const isExchanged = exchanges === 1
   expect(isExchanged).toBe(!isRefused)
+  const repeatedAtOnce = n % 8 === 0 && repeat()
   await doAll(during)
   const endedBefore = endedTokens()
   exchange.release()
   const answer = await callback
+  const repeated = await (repeatedAtOnce || repeat())
+  expect(exchanges).toBe(isExchanged ? 1 : 0)
+  expect(repeated.status).toBe(answer.status)
+  expect(repeated.headers.getSetCookie()).toEqual(answer.headers.getSetCookie())
   if (model.begun.ended) {
     expect(`${answer.status} ${(await answer.json()).error.code}`).toBe('400 invalid_state')
     const isShared = model.persons.some(

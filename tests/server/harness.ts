@@ -25,7 +25,8 @@ import {
 } from '../../server/database/schema.ts'
 import { logTo } from '../../server/log.ts'
 import type { Dashboard } from '../../server/page/serve.ts'
-import { createSessions, sha256 } from '../../server/people/session.ts'
+import { sha256 } from '../../server/people/cookies.ts'
+import { createSessions } from '../../server/people/session.ts'
 import type { ProviderId } from '../../server/providers/registry.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
@@ -86,12 +87,12 @@ export async function openHarness(kind: DatabaseKind = 'PGlite') {
   )
   // A test may keep this thread busy for longer than an idle connection stays open by default.
   outside.keepAliveTimeout = 60_000
-  const encryptionKeys = [Buffer.alloc(32, 7)]
+  const encryptionKey = Buffer.alloc(32, 7)
   const addresses = parseEnv({ APP_URL: appUrl }).addressesAt(await listen(outside))
   sandbox = createSandbox(addresses)
   const backend = createBackend({
     database,
-    encryptionKeys,
+    encryptionKeys: [encryptionKey],
     addresses,
     dashboard: undefined,
     alone: true,
@@ -107,8 +108,8 @@ export async function openHarness(kind: DatabaseKind = 'PGlite') {
     dashboard?: Dashboard
   }) {
     const context = { ...backend, ...changes }
-    const secure = context.appUrl.startsWith('https:')
-    const sessions = createSessions(context.database, { secure, now: context.now })
+    const { appUrl, now } = context
+    const sessions = createSessions(context.database, { appUrl, encryptionKey, now })
     // The stand-ins that answer over HTTP are also the ones in the app: they share their codes.
     return createApp({ ...context, sessions }, { dashboard, sandbox })
   }
@@ -126,6 +127,7 @@ export async function openHarness(kind: DatabaseKind = 'PGlite') {
     addresses,
     database,
     vault: backend.vault,
+    providers: backend.providers,
     clock,
     faults,
     /** The stand-in's answer to a call, for a fault that changes it. */

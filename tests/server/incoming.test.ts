@@ -1,11 +1,15 @@
 import { connect } from 'node:net'
 import { afterAll, describe, expect, test } from 'vitest'
 import { createHttpServer } from '../../server/http/server.ts'
+import { logTo } from '../../server/log.ts'
+import { requestFaults } from '../../server/watch/metrics.ts'
 import { listen, shareHarness } from './harness.ts'
 
 // What can be seen only on a real connection.
 const harness = await shareHarness()
-const { server, serve } = createHttpServer(0)
+const logged: unknown[] = []
+const log = logTo((level, event, fields) => void logged.push({ level, event, ...fields }))
+const { server, serve } = createHttpServer({ trustedProxies: 0, https: false, log })
 serve(harness.app.fetch)
 const port = await listen(server)
 afterAll(() => {
@@ -24,12 +28,18 @@ async function send(...lines: string[]): Promise<string> {
 
 const health = 'GET /health HTTP/1.1'
 const host = 'Host: localhost:3000'
+/** So many cookies of 3.9 kB, as a browser sends them. */
+const cookies = (count: number) => [
+  `Cookie: ${Array.from({ length: count }, (_, n) => `other${n}=${'x'.repeat(3_900)}`).join('; ')}`,
+]
 
 test.each([
   [200, 'one host', [health, host]],
   // As HAProxy asks.
   [200, 'HTTP/1.0 without a host', ['GET /health HTTP/1.0']],
   [405, 'an unknown method', ['PROPFIND /health HTTP/1.1', host]],
+  [405, 'a method that no app may see', ['TRACE /health HTTP/1.1', host]],
+  [400, 'the asterisk', ['OPTIONS * HTTP/1.1', host]],
 ])('%i answers %s, with the safety headers', async (status, _, lines) => {
   const answer = await send(...lines)
   expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `))
@@ -37,13 +47,71 @@ test.each([
   expect(answer).toMatch(/^content-security-policy: .*default-src 'none'/im)
 })
 
-test.each([
-  ['no host', [health]],
-  ['a host that is none', [health, 'Host: a b']],
+// Node, or its adapter, refuses these before any code of the app runs.
+const faults: [number, string, string, string[]][] = [
+  [400, 'malformed', 'no host', [health]],
+  [400, 'malformed', 'a host that is none', [health, 'Host: a b']],
   // In the URL of a request, \ means /. A proxy that hides /relay passes it on.
-  ['an address that is none', ['GET /api/..\\relay/status HTTP/1.1', host]],
-])('400 answers %s', async (_, lines) => {
-  expect(await send(...lines)).toMatch(/^HTTP\/1\.1 400 /)
+  [400, 'malformed', 'an address that is none', ['GET /api/..\\relay/status HTTP/1.1', host]],
+  [400, 'malformed', 'what is no HTTP', ['\x16\x03\x01']],
+  [400, 'malformed', 'a header without a name', [health, host, ': x']],
+  [
+    400,
+    'malformed',
+    'two lengths',
+    ['POST /health HTTP/1.1', host, 'Content-Length: 1', 'Content-Length: 2'],
+  ],
+  [400, 'malformed', 'CONNECT', ['CONNECT example.com:443 HTTP/1.1', host]],
+  [417, 'expectation', 'an expectation', [health, host, 'Expect: more']],
+  [431, 'headers_too_large', 'cookies of 70 kB', [health, host, ...cookies(18)]],
+  [431, 'headers_too_large', 'an address of 70 kB', [`GET /${'a'.repeat(70_000)} HTTP/1.1`, host]],
+]
+
+test.each(faults)(
+  '%i %s answers %s in words, with the safety headers, and is counted',
+  async (status, kind, _, lines) => {
+    const before = await countOf(kind)
+    const answer = await send(...lines)
+    expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} [A-Z]`))
+    expect(answer).toMatch(/^x-content-type-options: nosniff\r$/im)
+    expect(answer).toMatch(/^content-security-policy: .*default-src 'none'/im)
+    expect(answer).toMatch(/^cache-control: no-store\r$/im)
+    expect(JSON.parse(answer.split('\r\n\r\n')[1] ?? '')).toEqual({
+      error: { code: kind, message: expect.stringMatching(/^[A-Z].+\.$/) },
+    })
+    expect(await countOf(kind)).toBe(before + 1)
+  },
+)
+
+const countOf = async (kind: string) =>
+  (await requestFaults.get()).values.find((one) => one.labels.kind === kind)?.value ?? 0
+
+test('a request that does not arrive is answered in words, and a connection too many is counted', async () => {
+  const before = [await countOf('too_slow'), await countOf('too_many_connections')]
+  const { headersTimeout, maxConnections } = server
+  server.headersTimeout = 1
+  const socket = connect(port, '127.0.0.1')
+  socket.write(`${health}\r\n`)
+  let answer = ''
+  for await (const chunk of socket) answer += chunk
+  expect(answer).toMatch(/^HTTP\/1\.1 408 [\s\S]+ did not arrive in time\./)
+  Object.assign(server, { headersTimeout, maxConnections: 0 })
+  expect(await send(health, host).catch(() => '')).toBe('')
+  server.maxConnections = maxConnections ?? 0
+  const after = [await countOf('too_slow'), await countOf('too_many_connections')]
+  expect(after).toEqual(before.map((count) => count + 1))
+})
+
+test('such faults fill no log: each kind is logged once a minute', () => {
+  const kinds = [...new Set(faults.map(([, kind]) => kind)), 'too_slow', 'too_many_connections']
+  expect(logged).toEqual(
+    [...kinds].map((kind) => ({ level: 'warn', event: 'request refused', kind })),
+  )
+})
+
+test('takes 60 kB of other programs’ cookies, and a request to change the protocol', async () => {
+  expect(await send(health, host, ...cookies(15))).toMatch(/^HTTP\/1\.1 200 /)
+  expect(await send(health, host, 'Upgrade: h2c')).toMatch(/^HTTP\/1\.1 200 /)
 })
 
 describe('the address of the operator', () => {

@@ -1,7 +1,11 @@
 import { eq } from 'drizzle-orm'
+import { Hono } from 'hono'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { connections, deliveries, rules, sessions } from '../../server/database/schema.ts'
+import type { CookieOptions } from '../../server/people/cookies.ts'
+import { createSessions } from '../../server/people/session.ts'
 import {
+  appUrl,
   type Browser,
   browser,
   openBrowser,
@@ -32,7 +36,7 @@ describe('a session', () => {
   beforeEach(async () => {
     const answer = await browser.call(`/api/slack/callback?${await browser.authorize('slack')}`)
     expect(answer.headers.getSetCookie()[0]).toMatch(
-      /^dealbell=[\w-]{43}; Max-Age=15552000; Path=\/; HttpOnly; SameSite=Strict$/,
+      /^dealbell-[0-9a-f]{8}=[\w-]{43}; Max-Age=15552000; Path=\/; HttpOnly; SameSite=Strict$/,
     )
     await browser.keep(['deal-closed'])
   })
@@ -40,7 +44,7 @@ describe('a session', () => {
   test('is bound to its host and to https where the dashboard is on https', async () => {
     const app = harness.appWith({ appUrl: 'https://dealbell.example' })
     const [cookie = ''] = (await app.request('/api/slack/auth')).headers.getSetCookie()
-    expect(cookie).toMatch(/^__Host-dealbell=new\.[\w-]{43}; .*Path=\/.*; Secure/)
+    expect(cookie).toMatch(/^__Host-dealbell-[0-9a-f]{8}=new\.[\w-]{43}; .*Path=\/.*; Secure/)
     expect(cookie).not.toMatch(/Domain/)
     // A cookie without the prefix could come from another host of the domain.
     const planted = { Cookie: cookie.replace('__Host-', '').split(';')[0] ?? '' }
@@ -109,6 +113,77 @@ test('a browser that becomes a person’s gets a new token; the same person’s 
   const withoutAnswer = copy()
   await browser.connect('hubspot')
   expect(await Promise.all([browser, withoutAnswer].map(isSignedIn))).toEqual([true, true])
+})
+
+describe('cookies of others at this host', () => {
+  const isSignedIn = async (one: Browser) =>
+    JSON.stringify(await one.rules()) === '{"rules":["deal-closed"]}'
+  const tokenOf = ({ cookie = '' }: Browser) => cookie.split('=')[1] ?? ''
+  const foreign = 'A'.repeat(43)
+  beforeEach(() => browser.keep(['deal-closed']))
+
+  test('never meet those of another installation: another key or another address has another name', async () => {
+    const options = { encryptionKey: Buffer.alloc(32, 7), now: () => start }
+    const nameOf = async (change: Partial<CookieOptions>) => {
+      const made = createSessions(harness.database, { appUrl, ...options, ...change })
+      const app = new Hono().get('/', async (c) => c.json(await made.beginIn(c)))
+      return (await app.request('/')).headers.getSetCookie()[0]?.split('=')[0]
+    }
+    const own = browser.cookie?.split('=')[0]
+    expect(await nameOf({})).toBe(own)
+    for (const change of [
+      { encryptionKey: Buffer.alloc(32, 8) },
+      { appUrl: 'http://localhost:3001' },
+    ]) {
+      expect(await nameOf(change)).toMatch(/^dealbell-[0-9a-f]{8}$/)
+      expect(await nameOf(change)).not.toBe(own)
+    }
+  })
+
+  test.each<[string, (own: string, token: string) => string]>([
+    ['of the former release', (_, token) => `dealbell=${token}`],
+    ['of a key that was removed', (_, token) => `dealbell-0123abcd=${token}`],
+    ['beside a foreign one of the former name', (own) => `dealbell=${foreign}; ${own}`],
+    [
+      'of the former name beside a foreign one',
+      (_, token) => `dealbell=${foreign}; dealbell=${token}`,
+    ],
+    ['beside a foreign one of the own name', (own) => `${own.split('=')[0]}=${foreign}; ${own}`],
+    [
+      'beside those of many others',
+      (own) =>
+        `${Array.from({ length: 60 }, (_, n) => `dealbell-${n + 1e7}=${foreign}`).join('; ')}; ${own}`,
+    ],
+    ['beside one of a browser without a session', (own) => `dealbell=new.${foreign}; ${own}`],
+  ])('keep nobody from being signed in: the own one %s', async (_, headerOf) => {
+    const headers = { Cookie: headerOf(browser.cookie ?? '', tokenOf(browser)) }
+    const answer = await harness.app.request('/api/notifications/rules', { headers })
+    expect(await answer.json()).toEqual({ rules: ['deal-closed'] })
+  })
+
+  test.each<[string, (own: string, token: string) => string]>([
+    ['begun before an upgrade', (_, token) => `dealbell=${token}`],
+    ['beside that of another installation', (own) => `dealbell=new.${foreign}; ${own}`],
+  ])('do not disturb an authorization %s', async (_, headerOf) => {
+    const fresh = openBrowser(harness)
+    const params = await fresh.authorize('slack')
+    const token = tokenOf(fresh)
+    fresh.cookie = headerOf(fresh.cookie ?? '', token)
+    expect((await fresh.call(`/api/slack/callback?${params}`)).status).toBe(204)
+    expect(await fresh.connected('slack')).toMatchObject({ connected: true })
+  })
+
+  test('stay at a sign-out, which removes each name under which the session was found', async () => {
+    const token = tokenOf(browser)
+    const thief = openBrowser(harness)
+    thief.cookie = browser.cookie
+    browser.cookie = `dealbell-0123abcd=${foreign}; dealbell=${token}`
+    const answer = await browser.call('/api/session', { method: 'DELETE' })
+    const removed = answer.headers.getSetCookie().map((cookie) => cookie.split('; P')[0])
+    const own = thief.cookie?.split('=')[0]
+    expect(removed).toEqual([`${own}=; Max-Age=0`, 'dealbell=; Max-Age=0'])
+    expect(await isSignedIn(thief)).toBe(false)
+  })
 })
 
 describe('the person of a session', () => {

@@ -1,5 +1,7 @@
 import { expect, test, vi } from 'vitest'
-import { refusal, shareHarness, start } from './harness.ts'
+import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
+import { registry } from '../../server/watch/metrics.ts'
+import { appUrl, refusal, shareHarness, start } from './harness.ts'
 
 const harness = await shareHarness()
 
@@ -47,4 +49,28 @@ test('a body over 1 MiB is refused, whether its length is announced or not', asy
   expect(await refusal(await send(unfinishedBody(body.length).stream, headersAt(now)))).toBe(
     '413 too_large',
   )
+})
+
+test('a slash too many is signed and stored like the right address, and any other address is counted', async () => {
+  const countOf = async (outcome: string) => {
+    const [, count] =
+      new RegExp(`outcome="${outcome}"} (\\d+)`).exec(await registry.metrics()) ?? []
+    return Number(count)
+  }
+  async function tell(path: string, signedFor = path): Promise<number> {
+    const [body, timestamp] = ['[]', String(now)]
+    const request = { method: 'POST', url: appUrl + signedFor, body: Buffer.from(body), timestamp }
+    const { clientSecret } = harness.addresses.providers.hubspot
+    const headers = headersAt(now, hubSpotSignature(clientSecret, request))
+    return (await harness.app.request(path, { method: 'POST', body, headers })).status
+  }
+  const before = await Promise.all(['stored', 'signature', 'address'].map(countOf))
+  expect(await tell('/webhooks/hubspot')).toBe(204)
+  expect(await tell('/webhooks/hubspot/')).toBe(204)
+  expect(await tell('/webhooks/hubspot/', '/webhooks/hubspot')).toBe(401)
+  for (const path of ['/webhooks/HubSpot', '/webhooks/hubspot/v3', '/webhooks/']) {
+    expect(await tell(path)).toBe(404)
+  }
+  const after = await Promise.all(['stored', 'signature', 'address'].map(countOf))
+  expect(after.map((count, n) => count - (before[n] ?? 0))).toEqual([2, 1, 3])
 })

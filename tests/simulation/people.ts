@@ -76,7 +76,9 @@ export function createPeople({
           ...init.headers,
         },
       })
-      const cookie = /__Host-dealbell=([^;]+)/.exec(answer?.headers.get('Set-Cookie') ?? '')?.[1]
+      const cookie = /__Host-dealbell-\w+=([^;]+)/.exec(
+        answer?.headers.get('Set-Cookie') ?? '',
+      )?.[1]
       if (cookie !== undefined) user.cookie = cookie
       if (answer !== undefined && answer.status < 500) return answer
       await time.wait(2 * second, undefined)

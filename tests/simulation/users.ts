@@ -1,5 +1,5 @@
 import type { Database } from '../../server/database/open.ts'
-import { sha256 } from '../../server/people/session.ts'
+import { sha256 } from '../../server/people/cookies.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { storeAccounts } from '../relay/accounts.ts'
 import type { SimulatedDatabase } from './database.ts'

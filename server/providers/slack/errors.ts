@@ -3,6 +3,9 @@ import { longestWaitMs, type PostOutcome } from '../provider.ts'
 /** The reason of an installation for a whole organisation, which has no channel. It is ours, not Slack's. */
 export const installedForOrganisation = 'installed_for_organisation'
 
+/** The reason of an authorization of an app whose tokens expire. It is ours, too. */
+export const tokenRotationOn = 'token_rotation_on'
+
 /**
  * Slack's errors after which the user must connect again, with the dashboard's text for each. If
  * the channel is the problem, the user can choose another channel at Slack.
@@ -17,6 +20,8 @@ export const brokenReasons: Readonly<Record<string, string>> = {
   not_allowed_token_type: 'the access is of a kind that may not post',
   [installedForOrganisation]:
     'the app was installed for the whole organisation, where one workspace must be chosen',
+  [tokenRotationOn]:
+    'token rotation is on in the settings of the Slack app, and must be switched off there, or the app created again without it',
   cannot_install_an_org_installed_app:
     'the app is installed for the whole organisation, and an administrator must remove it there first',
   missing_scope: 'a permission is missing',

@@ -5,7 +5,7 @@ import { type ProviderSettings, type Timeouts, understood } from '../calls.ts'
 import type { Chat } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
 import type { SlackClient } from './client.ts'
-import { installedForOrganisation } from './errors.ts'
+import { installedForOrganisation, tokenRotationOn } from './errors.ts'
 
 // With `incoming-webhook`, the user chooses the channel at Slack. The dashboard need not ask for
 // it.
@@ -20,9 +20,9 @@ export function botScopes({ mentionOwners = false }: Pick<ProviderSettings, 'men
 
 const accessAnswer = v.object({
   access_token: v.pipe(v.string(), v.nonEmpty()),
-  // Slack sends these two only if the app uses token rotation. `expires_in` is in seconds.
-  refresh_token: v.optional(v.string()),
-  expires_in: v.optional(v.number()),
+  // Slack sends these two only if the app uses token rotation.
+  refresh_token: v.optional(v.unknown()),
+  expires_in: v.optional(v.unknown()),
   team: v.object({ id: v.string(), name: v.optional(v.string()) }),
   authed_user: v.optional(v.object({ id: v.optional(v.string()) })),
   incoming_webhook: v.object({ channel: v.string(), channel_id: v.string(), url: v.string() }),
@@ -105,12 +105,10 @@ export function createSlackOAuth(
         throw new ProviderError('slack', 'exchange', 'nonsense', undefined, undefined, { field })
       }
       return {
-        secrets: {
-          accessToken: access_token,
-          ...(refresh_token !== undefined && { refreshToken: refresh_token }),
-          incomingWebhookUrl: incoming_webhook.url,
-        },
-        accessExpiresAt: expires_in === undefined ? null : new Date(Date.now() + expires_in * 1000),
+        // In twelve hours, such a token would be dead. Dealbell refreshes none of Slack's.
+        ...((refresh_token ?? expires_in) !== undefined && { unusable: tokenRotationOn }),
+        secrets: { accessToken: access_token, incomingWebhookUrl: incoming_webhook.url },
+        accessExpiresAt: null,
         accountId: team.id,
         accountName: team.name ?? null,
         accountUserId: authed_user?.id ?? null,

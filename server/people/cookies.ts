@@ -1,0 +1,85 @@
+import { hash } from 'node:crypto'
+import type { Context } from 'hono'
+import { generateCookie } from 'hono/cookie'
+import { keyId } from './vault.ts'
+
+/** How many cookies of a request are tried. Others at this host may have set some of the same name. */
+const maxCookies = 20
+
+/** A cookie that may be ours. */
+interface Cookie {
+  name: string
+  /** It has our own name. */
+  isOwn: boolean
+  token: string
+  tokenHash: string
+}
+
+interface Cookies {
+  /**
+   * The cookies of a request that may be ours, those of our own name first. Another name may be that of the former
+   * release or of a key that was removed since, or belong to another Dealbell at this host.
+   */
+  of(c: Context): Cookie[]
+  /** Sets the cookie. Replaces one that this answer may already set, because an answer must not set it twice. */
+  send(c: Context, token: string, ageMs: number): void
+  /** Removes our cookie, and those that had this token. */
+  remove(c: Context, tokenHash: string | undefined): void
+}
+
+export interface CookieOptions {
+  /** The origin of the dashboard. */
+  appUrl: string
+  /** The oldest one, which stays while keys are rotated. */
+  encryptionKey: Buffer
+}
+
+/** Creates what keeps the session's token in the browser. */
+export function createCookies({ appUrl, encryptionKey }: CookieOptions): Cookies {
+  const secure = appUrl.startsWith('https:')
+  // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
+  const formerName = secure ? '__Host-dealbell' : 'dealbell'
+  // Browsers keep cookies by host, not by port, so each installation has a name of its own.
+  const ownName = `${formerName}-${sha256(`${appUrl} ${keyId(encryptionKey)}`).slice(0, 8)}`
+
+  function cookieOf(name: string, token: string, ageMs: number): string {
+    return generateCookie(name, token, {
+      httpOnly: true,
+      sameSite: 'Strict',
+      secure,
+      path: '/',
+      maxAge: Math.floor(ageMs / 1000),
+    })
+  }
+
+  function of(c: Context): Cookie[] {
+    const sent = (c.req.header('Cookie') ?? '').split(';').map((pair) => {
+      const [name = '', token = ''] = pair.trim().split('=')
+      return { name, token, isOwn: name === ownName }
+    })
+    const own = sent.filter(({ isOwn }) => isOwn)
+    const others = sent.filter(
+      ({ name, isOwn }) => !isOwn && (name === formerName || name.startsWith(`${formerName}-`)),
+    )
+    return [...own, ...others]
+      .slice(0, maxCookies)
+      .map((cookie) => ({ ...cookie, tokenHash: sha256(cookie.token) }))
+  }
+
+  return {
+    of,
+    send: (c, token, ageMs) => c.header('Set-Cookie', cookieOf(ownName, token, ageMs)),
+    remove(c, tokenHash) {
+      c.header('Set-Cookie', cookieOf(ownName, '', 0))
+      for (const cookie of of(c)) {
+        if (cookie.isOwn || cookie.tokenHash !== tokenHash) continue
+        c.header('Set-Cookie', cookieOf(cookie.name, '', 0), { append: true })
+      }
+    },
+  }
+}
+
+/** What the database stores in place of a random secret. */
+export function sha256(text: string): string {
+  return hash('sha256', text, 'hex')
+}
