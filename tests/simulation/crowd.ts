@@ -1,5 +1,5 @@
 import { sealSecrets } from '../../server/people/connections.ts'
-import { sha256 } from '../../server/people/session.ts'
+import { sha256 } from '../../server/people/cookies.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { makeDue } from '../../server/relay/schedule/channels.ts'
 import { appUrl, dealsIn, signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
