@@ -16,11 +16,10 @@ import { openTarget, seedUsers, type Target } from './seed.ts'
 
 // Measures what a crowd costs the others: a message beside channels that wait, a webhook beside a user whose rules skip
 // very much, and the disconnect of a user for whom very much waits. tests/simulation/crowd.ts holds the same in virtual
-// time. `--former FOLDER` measures another checkout, `--database` one database, `--rows` how much waits.
+// time. `--database` measures one database, `--rows` how much waits.
 
 const { values } = parseArgs({
   options: {
-    former: { type: 'string' },
     database: { type: 'string' },
     rows: { type: 'string', default: '200000' },
   },
@@ -160,11 +159,7 @@ async function withServer(
 ): Promise<void> {
   const outside = await openOutside()
   let lastDeal = 0
-  const server = await startServer({
-    outside,
-    database,
-    ...(values.former && { version: values.former }),
-  })
+  const server = await startServer({ outside, database })
   try {
     await measure({
       server,
