@@ -6,6 +6,7 @@ import * as v from 'valibot'
 import { migrations, Refused } from '../database/migrate.ts'
 import { type Database, rowsOf, type Transaction } from '../database/open.ts'
 import * as schema from '../database/schema.ts'
+import { errorCode } from '../log.ts'
 import { checkKeys } from '../people/keys.ts'
 import type { Vault } from '../people/vault.ts'
 import { fieldsOf } from './ask.ts'
@@ -80,7 +81,11 @@ export async function importData(database: Database, path: string, vault: Vault)
     // A server that has started once has stored it.
     await tx.execute(sql`delete from ${schema.keyCheck}`)
     const lines = linesOf(path)
-    const header = await lines.next()
+    const header = await lines.next().catch((error: unknown) => {
+      throw new Error(`${path} cannot be read (${errorCode(error)}).`, { cause: error })
+    })
+    const otherForm = await otherFormOf(path)
+    if (otherForm !== undefined) throw new Error(`${path} ${otherForm}`)
     if (fieldsOf(header.value ?? '').dealbell !== migratedAt) {
       throw new Error(`${path} was not made by 'npm run data -- export' of this release.`)
     }
@@ -116,11 +121,29 @@ async function advanceIdentities(tx: Transaction): Promise<void> {
   }
 }
 
+/** What somebody has done to a file since its export. Undefined if nothing shows that. */
+async function otherFormOf(path: string): Promise<string | undefined> {
+  const file = await open(path)
+  try {
+    const { buffer } = await file.read(Buffer.alloc(2), 0, 2, 0)
+    const begin = buffer.toString('hex')
+    if (begin === '1f8b') return 'is compressed. Unpack it first (gunzip).'
+    if (['fffe', 'feff'].includes(begin)) return 'is in UTF-16. Take the file as it was exported.'
+    return undefined
+  } finally {
+    await file.close()
+  }
+}
+
 /** Yields the complete lines of a file. `node:readline` would also split at U+2028, which JSON may hold. */
 async function* linesOf(path: string): AsyncGenerator<string> {
   let rest = ''
+  let isFirst = true
   for await (const chunk of createReadStream(path, { encoding: 'utf8', highWaterMark: 2 ** 20 })) {
-    const lines = (rest + chunk).split('\n')
+    // An editor of Windows may have added a byte order mark.
+    const text = isFirst ? String(chunk).replace(/^\uFEFF/, '') : chunk
+    isFirst = false
+    const lines = (rest + text).split('\n')
     rest = lines.pop() ?? ''
     yield* lines
   }

@@ -1,8 +1,8 @@
-import pg from 'pg'
+import type pg from 'pg'
 import { type Background, repeatInBackground } from '../background.ts'
 import { errorFields, type Log } from '../log.ts'
 import { indexes } from './migrate.ts'
-import { connectionTo } from './open.ts'
+import { Client, connectionTo, lookAtSession, setSession } from './session.ts'
 
 // A process takes this advisory lock while it builds: two builds on one table can wait for each other.
 const indexLock = 7_325_215
@@ -26,7 +26,7 @@ export function keepIndexes({ url, log }: { url: string; log: Log }): Background
 
 /** @returns in how many ms to look again. */
 async function buildAlone(url: string, log: Log, signal: AbortSignal): Promise<number> {
-  const [guard, client] = [new pg.Client(connectionTo(url)), new pg.Client(connectionTo(url))]
+  const [guard, client] = [new Client(connectionTo(url)), new Client(connectionTo(url))]
   // A failed query already reports the error. Without a listener, the error would end this process.
   for (const each of [guard, client]) each.on('error', () => {})
   const close = () => Promise.all([guard.end(), client.end()])
@@ -40,6 +40,8 @@ async function buildAlone(url: string, log: Log, signal: AbortSignal): Promise<n
     const lock = await guard.query(`select pg_try_advisory_xact_lock(${indexLock}) as "isOurs"`)
     if (!lock.rows[0].isOurs) return againMs
     await client.connect()
+    const { schema, isPooled } = await lookAtSession(client)
+    if (!isPooled) await client.query(setSession(schema, false))
     const nextMs = await buildMissing(client, log)
     await guard.query('commit')
     return nextMs

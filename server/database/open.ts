@@ -6,6 +6,7 @@ import pg from 'pg'
 import { migrateAlone, migrateShared } from './migrate.ts'
 import { openFolder } from './pglite-folder.ts'
 import { type HasRoom, hasRoomAt } from './room.ts'
+import { Client, connectionTo, lookAtSession, setSession } from './session.ts'
 import { logger } from './statements.ts'
 
 /** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
@@ -65,17 +66,6 @@ function setLimits(set: 'set' | 'set local', statementMs: number): string {
     .join('; ')
 }
 
-/** How all kinds of connections reach PostgreSQL. */
-export function connectionTo(url: string) {
-  return {
-    connectionString: url,
-    connectionTimeoutMillis: 10_000,
-    keepAlive: true,
-    // Linux would wait two hours before it looks whether a silent connection still exists.
-    keepAliveInitialDelayMillis: 10_000,
-  }
-}
-
 interface PostgresOptions {
   /** The most connections at a time. */
   poolSize?: number
@@ -100,18 +90,22 @@ export async function openPostgres(
     onBlocked = () => undefined,
   }: PostgresOptions = {},
 ): Promise<OpenDatabase> {
-  const { isPooled } = await migratePostgres(url, { beforeMigration, onBlocked })
-  const setLocalLimits = sql.raw(setLimits('set local', statementMs))
+  const { isPooled, schema } = await migratePostgres(url, { beforeMigration, onBlocked })
+  const setLocalLimits = sql.raw(
+    `${setLimits('set local', statementMs)}; ${setSession(schema, true)}`,
+  )
 
   const pool = new pg.Pool({
     ...connectionTo(url),
+    Client,
     max: poolSize,
     ...(statementMs > 0 && { query_timeout: statementMs + 5_000 }),
     async onConnect(client) {
       // The pool listens only to idle connections. Without a listener, an error ends this process.
       client.on('error', () => {})
       // A pooler may give each transaction another session, and this session to another program.
-      if (!isPooled) await client.query(setLimits('set', statementMs))
+      if (!isPooled)
+        await client.query(`${setLimits('set', statementMs)}; ${setSession(schema, false)}`)
     },
   })
   pool.on('error', onIdleError)
@@ -144,27 +138,25 @@ export async function openPostgres(
 /**
  * Migrates while no other process does. One connection locks and migrates. With two, processes behind PgBouncer that
  * wait for the lock could use up the connections, and the one that has the lock would get no second one.
- * @returns whether a pooler is in front of PostgreSQL, such as PgBouncer.
  */
 async function migratePostgres(
   url: string,
   { beforeMigration, onBlocked }: Required<Pick<PostgresOptions, 'beforeMigration' | 'onBlocked'>>,
-): Promise<{ isPooled: boolean }> {
-  const client = new pg.Client(connectionTo(url))
+): Promise<{ isPooled: boolean; schema: string }> {
+  const client = new Client(connectionTo(url))
   // A failed query already reports the error. Without a listener, the error would end this process.
   client.on('error', () => {})
   try {
     await client.connect()
+    const session = await lookAtSession(client)
     await migrateShared(client, {
       // A migration may take long, and so may the wait for another process that migrates. The server, the role or a
       // pooler may have set limits.
-      begin: `begin isolation level read committed; ${setLimits('set local', 0)}`,
+      begin: `begin isolation level read committed read write; ${setLimits('set local', 0)}; ${setSession(session.schema, true)}`,
       beforeMigration: async () => beforeMigration?.(drizzlePostgres(client)),
       onBlocked,
     })
-    const { rows } = await client.query('select pg_backend_pid() as id')
-    // A pooler names a process id of its own when a connection begins.
-    return { isPooled: rows[0].id !== Object(client).processID }
+    return session
   } finally {
     await client.end()
   }

@@ -2,9 +2,11 @@
 
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { ask, fieldsOf, type Reply } from '../cli/ask.ts'
+import { Client, connectionTo, lookAtSession } from '../database/session.ts'
 import { isLoopback } from '../http/origin.ts'
 import { hubSpotSignature } from '../providers/hubspot/signature.ts'
 import { providerIds, registry, usedOf } from '../providers/registry.ts'
+import { databaseUrlError } from '../settings/open-errors.ts'
 import type { Addresses } from '../settings/settings.ts'
 import { webhookUrl } from './manifests.ts'
 
@@ -214,4 +216,19 @@ function judgeClient(
   }
   if (accepted.includes(code)) return right(`${name} accepts client id and secret.`)
   return wrong(`${name} refuses ${refused[code]} (${code}). Copy the right one from ${place}.`)
+}
+
+/** Whether PostgreSQL can be used as it is. Changes nothing. */
+export async function checkDatabase(databaseUrl: string): Promise<Finding> {
+  const client = new Client(connectionTo(databaseUrl))
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    await lookAtSession(client)
+    return right('PostgreSQL at DATABASE_URL can be used.')
+  } catch (error) {
+    return wrong(databaseUrlError(databaseUrl, error).message)
+  } finally {
+    await client.end().catch(() => {})
+  }
 }

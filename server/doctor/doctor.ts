@@ -2,10 +2,11 @@ import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry, settingOf } from '../providers/registry.ts'
 import { loadEnvironment, readOutside } from '../settings/environment.ts'
 import { shownError } from '../settings/open-errors.ts'
-import { type Addresses, parseEnv } from '../settings/settings.ts'
+import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
 import {
   checkDashboard,
+  checkDatabase,
   checkHubspotClient,
   checkSlackClient,
   checkWebhookAddress,
@@ -50,9 +51,9 @@ async function run(): Promise<number> {
   }
   // Before the apps exist, there are no client ids. Nothing starts here, so stand-ins are safe.
   const forManifests = { ...process.env, ALLOW_STAND_INS: 'true' }
-  const { addressesAt, port } = parseEnv(request.command === 'check' ? process.env : forManifests)
-  const addresses = addressesAt(port)
-  if (request.command === 'check') return await examine(addresses)
+  const settings = parseEnv(request.command === 'check' ? process.env : forManifests)
+  const addresses = settings.addressesAt(settings.port)
+  if (request.command === 'check') return await examine(settings, addresses)
   const written = await writeManifests(addresses, request)
   for (const path of written) console.log(`wrote ${path}`)
   if (written.length === 0) console.log(`The files in ${request.folder} are right already.`)
@@ -81,17 +82,21 @@ function readArguments() {
 }
 
 /** Prints one line for each finding. @returns the exit code. */
-async function examine(addresses: Addresses): Promise<number> {
+async function examine({ databaseUrl }: Settings, addresses: Addresses): Promise<number> {
   let isWrong = false
-  for await (const { kind, text } of check(addresses)) {
+  for await (const { kind, text } of check(databaseUrl, addresses)) {
     console.log(`${signs[kind]} ${text}`)
     isWrong ||= kind === 'wrong'
   }
   return isWrong ? 1 : 0
 }
 
-async function* check(addresses: Addresses): AsyncGenerator<Finding> {
+async function* check(
+  databaseUrl: string | undefined,
+  addresses: Addresses,
+): AsyncGenerator<Finding> {
   yield* outside()
+  if (databaseUrl !== undefined) yield await checkDatabase(databaseUrl)
   yield* standIns(addresses)
   yield await checkDashboard(addresses)
   const { hubspot, slack } = addresses.providers

@@ -29,6 +29,21 @@ export function isDatabaseUrl(text: string): boolean {
   }
 }
 
+/** What the driver would do otherwise than PostgreSQL's own programs, without a word. Undefined if there is nothing. */
+export function databaseUrlProblem(databaseUrl: string): string | undefined {
+  if (!isDatabaseUrl(databaseUrl)) return undefined
+  const { searchParams } = parse(databaseUrl)
+  const mode = searchParams.get('sslmode') ?? ''
+  if (['prefer', 'allow'].includes(mode)) {
+    return `has sslmode=${mode}, but Dealbell does not encrypt only where it can. Write sslmode=verify-full, or sslmode=disable if the connection does not leave the machine`
+  }
+  const schema = ['schema', 'currentSchema', 'search_path'].find((name) => searchParams.has(name))
+  return (
+    schema &&
+    `has ${schema}=…, but Dealbell uses the schema public. Remove it, and name a database of its own`
+  )
+}
+
 /** With the CA's certificate, the driver encrypts, and checks certificate and host of PostgreSQL. */
 export function withCertificate(databaseUrl: string, caFile: string): string {
   const url = parse(databaseUrl)

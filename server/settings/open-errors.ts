@@ -1,6 +1,7 @@
 // Not all of Drizzle: wrong settings are reported at once.
 import { DrizzleQueryError } from 'drizzle-orm/errors'
 import { UnusableFolder } from '../database/lock.ts'
+import { Refused } from '../database/migrate.ts'
 import { NoRoom } from '../database/room.ts'
 import { errorCode } from '../log.ts'
 import { databasePlace } from './database-url.ts'
@@ -42,6 +43,7 @@ export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unkn
 
 /** PostgreSQL could not be reached or refused. The message never contains the password. */
 export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
+  if (failure instanceof Refused) return failure
   const { host, at, database } = databasePlace(databaseUrl)
   // Drizzle wraps the error of a failed query.
   const cause = failure instanceof Error && failure.cause ? failure.cause : failure

@@ -44,5 +44,11 @@ export function readCertificates(path: string): string {
 
 /** A shell replaces `~/` by the home folder of its user, but not in `.env`, nor in quotes. */
 export function expandHome(path: string): string {
-  return /^~(?=$|[/\\])/.test(path) ? join(homedir(), path.slice(1)) : path
+  if (!/^~(?=$|[/\\])/.test(path)) return path
+  try {
+    return join(homedir(), path.slice(1))
+  } catch {
+    // The user has no home folder, as in some containers. Whoever uses the path says which setting has it.
+    return path
+  }
 }

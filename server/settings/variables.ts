@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import * as v from 'valibot'
 import { logLevels } from '../log.ts'
 import { isPlaceholder } from '../people/vault.ts'
-import { isDatabaseUrl } from './database-url.ts'
+import { databaseUrlProblem, isDatabaseUrl } from './database-url.ts'
 import { expandHome } from './text-file.ts'
 
 /** The environment. */
@@ -75,7 +75,7 @@ export const variables = v.object({
     v.transform((path) => path ?? './data'),
     v.check(
       (path) => !path.startsWith('~'),
-      "must not begin with ~ and a name. Only ~/ stands for a home folder: that of this process's user",
+      "must not begin with ~ and a name, and with ~/ only if this process's user has a home folder",
     ),
   ),
   DATABASE_URL: v.pipe(
@@ -88,6 +88,10 @@ export const variables = v.object({
       (text) => text === undefined || isDatabaseUrl(text),
       'must be a URL such as postgres://user:password@host:5432/name or postgres://user:password@/name?host=/run/postgresql, with special characters of the password as in a URL (@ is %40)',
     ),
+    v.rawCheck(({ dataset, addIssue }) => {
+      const message = dataset.typed && dataset.value && databaseUrlProblem(dataset.value)
+      if (message) addIssue({ message })
+    }),
   ),
   // With one connection, a slow statement would keep all others waiting, also those that renew leases.
   DATABASE_POOL_SIZE: wholeNumber('10', 2, 1_000),

@@ -186,7 +186,7 @@ async function callsOf(
   const inbox = (tx: Database) => createInbox(tx, () => {})
   return {
     webhook: (tx) => inbox(tx).store('hubspot', ten),
-    lease: (tx) => leaseDue(tx, idOf(9), { all: 10, failing: 10 }, held),
+    lease: (tx) => leaseDue(tx, idOf(9), { all: 10, failing: 10, last: 3 }, held),
     'renewal of leases': (tx) => renewLeases(tx, processId, held),
     'release of leases': (tx) =>
       releaseLeases(

@@ -58,7 +58,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       const refusals: string[] = []
       const at = (round: number) => Date.now() - (60 - round) * 10 * 60_000
       for (let round = 0; round < 60; round++) {
-        await leaseDue(open.database, owner, { all: held.length, failing: 0 }, [])
+        await leaseDue(open.database, owner, { all: held.length, failing: 0, last: 0 }, [])
         // Half of the deals have a change that a search found. Their webhooks take another way.
         await open.database.execute(
           sql`update deal_events set found_by = 'search' where account_id::int % 2 = 0`,

@@ -108,7 +108,7 @@ test('what another process moves to another channel is not sent in the former on
     // Process A has stood still.
     await open.database.execute(sql`update channels set leased_until = now() - interval '1 second'`)
     const move: Task = async ({ database }) => {
-      await leaseDue(database, processB, { all: 1, failing: 1 }, [])
+      await leaseDue(database, processB, { all: 1, failing: 1, last: 1 }, [])
       await moveToChannel(database, processB, delivery, 'T1/C2')
     }
     return {

@@ -77,6 +77,25 @@ describe.runIf(process.env.TEST_ALL === '1' && program !== undefined)('behind Pg
     expect((await direct.query(locks)).rowCount).toBe(0)
   })
 
+  test('the date style is set, and another setting that a pooler would not keep is refused in words', async () => {
+    const name = new URL(directUrl).pathname.slice(1)
+    onTestFinished(async () => void (await direct.query(`alter database ${name} reset all`)))
+    await direct.query(`alter database ${name} set datestyle = 'German'`)
+    const restart = async () => {
+      const { url, stop } = await startPgbouncer(program ?? '', directUrl)
+      onTestFinished(stop)
+      return { DATABASE_URL: url }
+    }
+    const { database } = await open(await restart())
+    expect(await rowsOf(database, sql`select '2026-02-01'::date::text as day`)).toEqual([
+      { day: '2026-02-01' },
+    ])
+    await direct.query(`alter database ${name} set default_transaction_read_only = on`)
+    await expect(open(await restart())).rejects.toThrow(
+      /alter role … set default_transaction_read_only = 'off'/,
+    )
+  })
+
   test('with DATABASE_CA_FILE the connection is encrypted, and a certificate of another authority is refused', async () => {
     const { database } = await open({ DATABASE_URL: pooledUrl, DATABASE_CA_FILE: certificate })
     expect(await rowsOf(database, sql`select 1 as one`)).toEqual([{ one: 1 }])

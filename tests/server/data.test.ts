@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { getTableName, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { exportData, importData, tablesInOrder } from '../../server/cli/copy.ts'
@@ -137,15 +138,29 @@ describe('a file is refused, and nothing is written, if it', () => {
   const otherVault = createVault([randomBytes(32)])
   const cutOff = /is cut off or was changed\./
   const ofOthers = /was not made by .* of this release\./
-  test.each<[string, (lines: string[]) => string[], RegExp, typeof vault?]>([
+  test.each<[string, (lines: string[]) => string[] | Buffer, RegExp, typeof vault?]>([
     ['has tokens of another key', (all) => all, /ENCRYPTION_KEY does not open 2 of 2/, otherVault],
     ['lacks rows', (all) => all.toSpliced(-3, 1), cutOff],
     ['is of another release', ([, ...rest]) => ['{"dealbell":1}', ...rest], ofOthers],
+    ['is in UTF-16', (all) => Buffer.from(`\uFEFF${all.join('\n')}`, 'utf16le'), /is in UTF-16\./],
+    ['is compressed', (all) => gzipSync(all.join('\n')), /is compressed\. Unpack it first/],
+    [
+      'lacks rows after a byte order mark',
+      (all) => [`\uFEFF${all[0]}`, ...all.slice(1).toSpliced(-3, 1)],
+      cutOff,
+    ],
     ['is something else', () => ['-- PostgreSQL database dump', ''], ofOthers],
   ])('%s', async (_, change, reason, ofReader = vault) => {
     const path = newPath()
-    await writeFile(path, change(lines).join('\n'))
+    const changed = change(lines)
+    await writeFile(path, Array.isArray(changed) ? changed.join('\n') : changed)
     await expect(importData(target.database, path, ofReader)).rejects.toThrow(reason)
     expect(await rowsIn(target.database)).toEqual([])
+  })
+
+  test('does not exist', async () => {
+    await expect(importData(target.database, newPath(), vault)).rejects.toThrow(
+      /cannot be read \(ENOENT\)\./,
+    )
   })
 })

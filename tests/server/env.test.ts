@@ -1,6 +1,8 @@
 import { copyFile, mkdir, symlink, writeFile } from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
+import os from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { registry } from '../../server/providers/registry.ts'
 import { loadEnvFile, readEnvFile } from '../../server/settings/env-file.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
@@ -155,6 +157,30 @@ describe('settings', () => {
     expect(() => parseEnv({ ...settings, ENCRYPTION_KEY: key })).toThrow(
       'ENCRYPTION_KEY and ENCRYPTION_KEY_FILE are both set. Remove one.',
     )
+  })
+
+  test.each([
+    ['?sslmode=prefer', 'has sslmode=prefer, but'],
+    ['?sslmode=allow', 'has sslmode=allow, but'],
+    ['?schema=sales', 'has schema=…, but'],
+    ['?search_path=sales', 'has search_path=…, but'],
+  ])('of PostgreSQL that the driver would take otherwise are refused: %s', (query, problem) => {
+    expect(() => parseEnv({ DATABASE_URL: `postgres://db/dealbell${query}` })).toThrow(
+      `DATABASE_URL ${problem}`,
+    )
+  })
+
+  test('that begin with ~/ are named if the user has no home folder', () => {
+    const home = vi.spyOn(os, 'homedir').mockImplementation(() => {
+      throw new Error('uv_os_homedir returned ENOENT')
+    })
+    syncBuiltinESMExports()
+    onTestFinished(() => {
+      home.mockRestore()
+      syncBuiltinESMExports()
+    })
+    expect(() => parseEnv({ DATA_DIR: '~/x' })).toThrow('DATA_DIR must not begin with ~')
+    expect(() => parseEnv({ METRICS_TOKEN_FILE: '~/x' })).toThrow('METRICS_TOKEN_FILE is ~/x, but')
   })
 
   test('that are paths may begin with ~/, which no shell replaces in .env', async () => {

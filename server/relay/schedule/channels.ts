@@ -69,27 +69,30 @@ export interface Leased {
 }
 
 /**
- * Leases channels that are due or whose lease has ended. The longest due come first.
- * @param most how many, and how many of them may be failing. Those others come first.
+ * Leases channels that are due or whose lease has ended. The longest due come first, but for a few that became due last:
+ * these do not wait behind a crowd.
+ * @param most how many, how many of them may be failing, and how many may be those that became due last.
  * @param held the channels that the process still works on. The statement does not lease them again, even if their
  * leases have ended.
  */
 export async function leaseDue(
   database: Executor,
   processId: string,
-  most: { all: number; failing: number },
+  most: { all: number; failing: number; last: number },
   held: readonly string[],
 ): Promise<Leased> {
   // Each reads the first entries of an index, however many channels are due or rest.
-  const first = (condition: SQL, time: SQL, limit = most.all) => sql`(
-    select id, failing, ${time} as since from channels
+  const first = (condition: SQL, order: SQL, limit = most.all, rank = 1) => sql`(
+    select id, failing, ${rank}::int as rank, coalesce(due_at, leased_until) as since from channels
     where ${condition} and id <> all(${sql.param([...held])}::text[])
-    order by ${time} limit ${limit} for update skip locked)`
+    order by ${order} limit ${limit} for update skip locked)`
   const due = (failing: boolean, limit?: number) => {
     const of = sql`leased_until is null and failing = ${sql.raw(String(failing))}`
     const isWrong = isTooFarAhead(sql`due_at`, longestRestMs)
+    const last = first(sql`${of} and due_at <= now()`, sql`due_at desc`, most.last, 0)
     return sql`select * from ${first(sql`${of} and due_at <= now()`, sql`due_at`, limit)} as due
-      union all select * from ${first(sql`${of} and ${isWrong}`, sql`due_at`, limit)} as wrong`
+      union all select * from ${first(sql`${of} and ${isWrong}`, sql`due_at`, limit)} as wrong
+      ${failing ? sql`` : sql`union all select * from ${last} as last`}`
   }
   const [row] = await rowsOf<Leased>(
     database,
@@ -98,7 +101,7 @@ export async function leaseDue(
              chosen as (
                select id from (
                  select * from working union all select * from failing union all select * from ended
-               ) as each order by failing, since limit ${most.all}
+               ) as each group by id, failing order by min(rank), failing, min(since) limit ${most.all}
              ), leased as (
                update channels
                set leased_by = ${processId},

@@ -37,6 +37,8 @@ const maxFailing = 200
  * The most channels of one lease call. It is small, so that other processes get a share of a burst.
  */
 const leaseAtOnce = 10
+/** Those of them that became due last. */
+const lastAtOnce = 3
 /** A channel is released after this long, so that processes share the work. */
 const sliceMs = 5_000
 const renewEveryMs = 3_000
@@ -66,6 +68,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   /** Whether to look for due channels. */
   let due = true
   let timesWoken = 0
+  let looks = 0
   let endRest: (() => void) | undefined
   let running: Promise<void> | undefined
   let renewing: NodeJS.Timeout | undefined
@@ -153,9 +156,12 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
         if (due && limit > 0) {
           due = false
           const held = [...working.keys(), ...releases.map(({ channel }) => channel)]
+          looks++
           const most = {
             all: limit,
             failing: Math.max(0, Math.min(limit, maxFailing - failing.size)),
+            // Each second time, so that they never take all places.
+            last: (looks % 2) * Math.min(lastAtOnce, limit),
           }
           const askedAt = performance.now()
           const { channels, at } = await leaseDue(database, processId, most, held)

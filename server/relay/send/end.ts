@@ -15,6 +15,7 @@ import { countEnded } from '../../watch/metrics.ts'
 import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
 import { goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
 import type { RelayTimes } from '../times.ts'
+import { withStorable } from './group-sql.ts'
 import {
   type BacklogEnd,
   endBacklog,
@@ -66,11 +67,9 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
     ): Promise<NextStep> {
       const [first, ...others] = group
       if (first === undefined) return goOn
-      const { ended, isLeased } = await recordEnd(database, processId, [first, ...others], {
-        state,
-        reason,
-        countTry,
-      })
+      const { ended, isLeased } = await withStorable([first, ...others], (some) =>
+        recordEnd(database, processId, some, { state, reason, countTry }),
+      )
       // Another process may have ended the rest, and has counted it.
       count(state, countAs, ended.length)
       const endedIds = new Set(ended)

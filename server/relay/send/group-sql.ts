@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { batchRows } from '../../database/batches.ts'
-import { type Delivery, isClaimed } from '../pick/delivery.ts'
+import { errorCode } from '../../log.ts'
+import { type Delivery, type Group, isClaimed } from '../pick/delivery.ts'
 
 // SQL about the deliveries of one message: what claim.ts and record.ts share.
 
@@ -45,4 +46,24 @@ export const firstUnclaimed = ({ userId, channel }: Delivery, condition = sql`tr
     ))
     order by id for update
   )`
+}
+
+/**
+ * Runs a statement that stores what the list of messages shows. If the database cannot store a value of it (the class 22 of
+ * SQLSTATE), runs it once more without names: the message counts, and so does the next one.
+ */
+export async function withStorable<Result>(
+  group: Group,
+  statement: (group: Group) => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await statement(group)
+  } catch (error) {
+    if (!errorCode(error)?.startsWith('22')) throw error
+    const [first, ...others] = group.map(({ shown, ...delivery }) => ({
+      ...delivery,
+      ...(shown?.ruleId && { shown: { ruleId: shown.ruleId } }),
+    }))
+    return await statement(first === undefined ? group : [first, ...others])
+  }
 }

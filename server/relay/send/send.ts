@@ -21,6 +21,7 @@ import type { createWorkspaceTurns } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
+import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
 import { recordRateLimit, recordSent } from './record.ts'
 
@@ -101,7 +102,9 @@ export function createSend({
       if (waitMs > shortWaitMs || (waitMs > 0 && isStopping())) return { kind: 'rest', ms: waitMs }
       if (waitMs > 0) await delay(waitMs)
       if (hasTurn) {
-        const claimed = await claim(database, processId, group, [crm, chat])
+        const claimed = await withStorable(group, (some) =>
+          claim(database, processId, some, [crm, chat]),
+        )
         if (claimed.kind !== 'wait') return claimed
         waitMs = claimed.ms
       } else {
