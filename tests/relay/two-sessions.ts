@@ -13,7 +13,7 @@ const isStep = (text: string) => !/^begin|sessions/.test(text)
 const mostInterrupted = 2
 const mostSteps = 80
 
-export interface Side {
+interface Side {
   database: Database
   /** Stops before what is no statement. */
   step: () => Promise<unknown>
