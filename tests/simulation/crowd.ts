@@ -73,7 +73,7 @@ export const scenes = {
   },
   /** One account of a hundred tells of very much, in very many channels. */
   flood: {
-    sizes: [10, 200, 600],
+    sizes: [10, 100, 600],
     async play({ time, add, tell, tellHealthy }, size) {
       const one = { account: 1_000, deliveries: 1 }
       await add(each(size, one, (n) => ({ channel: `X1/C${n}` })))
@@ -84,11 +84,11 @@ export const scenes = {
       }
       return await tellHealthy()
     },
-    limits: inBurst,
+    limits: { ...inBurst, 'ms to a message': second },
   },
   /** The chat refuses every message with blocks in some channels. */
   refused: {
-    sizes: [10, 150, 300],
+    sizes: [10, 150, 200],
     async play({ time, world, add, tellHealthy }, size) {
       const { outside } = world
       const usual = outside.answerPost
@@ -107,7 +107,7 @@ export const scenes = {
   },
   /** A data centre of HubSpot does not answer. The channels of its accounts are tried all the time. */
   away: {
-    sizes: [50, 1_000, 3_000],
+    sizes: [50, 1_000, 1_500],
     faults: [
       {
         kind: 'hubspot',
