@@ -12,6 +12,12 @@ import { parseConfig } from './src/parse-config.ts'
 export default defineConfig((): UserConfig => {
   // Like the server, read only .env, so that both always see the same settings.
   loadEnvFile(import.meta.dirname)
+  // A package writes the folder's name into an import as it is (TanStack/router #7754).
+  if (import.meta.dirname.includes("'")) {
+    throw new Error(
+      `The folder ${import.meta.dirname} has an apostrophe ('), which a package of the build does not understand. Rename the folder.`,
+    )
+  }
   // An invalid VITE_ setting stops the build here.
   const config = parseConfig(process.env)
 
@@ -42,6 +48,8 @@ export default defineConfig((): UserConfig => {
       // in its first line, which belongs to the hint below.
       cssCodeSplit: false,
       rolldownOptions: {
+        // Which plugin took how long tells nothing to whoever types `npm start`.
+        checks: { pluginTimings: false },
         output: {
           // One script for what every address needs, one for each other route, and one for what the dashboard
           // loads later. Over HTTP/1.1 more scripts would wait for each other.

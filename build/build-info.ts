@@ -11,12 +11,12 @@ export function buildInfo({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin
   return {
     name: 'dealbell:build-info',
     apply: 'build',
-    closeBundle: {
+    // Vite calls `closeBundle` after a failed build, too.
+    writeBundle: {
       // After the compression, so that an interrupted build does not count as complete.
       order: 'post',
       sequential: true,
-      async handler(error) {
-        if (error) return
+      async handler() {
         const { root, build } = this.environment.config
         const folder = resolve(root, build.outDir)
         const info = { apiUrl, contactFormUrl, crmName: crm.name, chatName: chat.name }

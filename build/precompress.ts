@@ -15,12 +15,11 @@ export function precompress(): Plugin {
   return {
     name: 'dealbell:precompress',
     apply: 'build',
-    closeBundle: {
+    writeBundle: {
       // After all plugins that change a file.
       order: 'post',
       sequential: true,
-      async handler(error) {
-        if (error) return
+      async handler() {
         const { root, build } = this.environment.config
         const folder = resolve(root, build.outDir)
         for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {

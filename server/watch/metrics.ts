@@ -119,6 +119,12 @@ new Counter({
   },
 })
 
+export const logLinesLost = new Counter({
+  name: 'dealbell_log_lines_lost_total',
+  help: 'Lines that nobody could read, because the reader of the log has gone.',
+  registers,
+})
+
 const faultKinds = [
   'headers_too_large',
   'malformed',

@@ -55,6 +55,15 @@ test('every file that compression makes smaller has compressed copies', async ()
   }
 })
 
+test('a build that fails says why, and the last good one stays as it is', async () => {
+  const broken: Plugin = {
+    name: 'test:broken',
+    transform: (code, id) => (id.endsWith('/src/main.tsx') ? `${code}\nconst = 1` : undefined),
+  }
+  await expect(buildPage(dist, [broken])).rejects.toThrow(/main\.tsx/)
+  expect(await readdir(dist, { recursive: true })).toEqual(files)
+})
+
 test('no page contains a script or a style', async () => {
   const pages = files.filter((file) => /\.(html|svg)$/.test(file))
   expect(pages).toContain('index.html')
