@@ -174,7 +174,7 @@ export async function playCrowd(
     const before = small[name] ?? 0
     const [unit] = name.split(' ')
     const growth = 2 * before + (unit === 'ms' || unit === 'rows' ? chance[unit] : chance.other)
-    if (Math.max(before, figure) <= (limits[name] ?? growth)) return []
+    if (figure <= (limits[name] ?? growth)) return []
     return [
       `${scene}: ${name}: ${Math.round(before)} beside few, ${Math.round(figure)} beside many`,
     ]
