@@ -62,7 +62,7 @@ async function waiting(kind: string, target: Target, channels: number): Promise<
           headers: { Authorization: `Bearer ${metricsToken}` },
         })
       ).text()
-      return !/^dealbell_channels_due 0$/m.test(metrics)
+      return /^dealbell_channels_due\{.*\} [1-9]/m.test(metrics)
     }
     while (await isDue()) await delay(500)
     const { messages } = await latencies(server, 10_000)

@@ -76,7 +76,7 @@ export function createCatchUp(
     const now = performance.now()
     const isFirst = addedAt === Number.NEGATIVE_INFINITY
     if (now - addedAt >= times.everyMs) {
-      const isAfterAbsence = isFirst && (await wasAway(database, now - startedAt))
+      const isAfterAbsence = isFirst && (await wasAway(database, startedAt))
       await addAccounts(database, times.everyMs)
       if (isAfterAbsence) {
         completeFrom = startedAt + graceMs
@@ -88,6 +88,8 @@ export function createCatchUp(
   }
 
   async function searchNext(signal: AbortSignal): Promise<number> {
+    // A search is a sign of life. First, the schedule looks for those from before the start.
+    if (addedAt === Number.NEGATIVE_INFINITY) return Math.min(times.pollMs, 100)
     const account = await leaseNext(database, times)
     if (account === undefined) return times.pollMs
     const { crm, accountId } = account
@@ -159,8 +161,14 @@ async function addAccounts(database: Database, everyMs: number): Promise<void> {
  * Whether all processes were away when this one started. What they stored last says so. This process may have stored
  * webhooks since.
  */
-async function wasAway(database: Database, sinceStartMs: number): Promise<boolean> {
-  const start = sql`now() - make_interval(secs => ${sinceStartMs / 1000})`
+async function wasAway(database: Database, startedAt: number): Promise<boolean> {
+  const [clock] = await rowsOf<{ ms: number }>(
+    database,
+    sql`select (extract(epoch from now()) * 1000)::float8 as ms`,
+  )
+  // Not later than the start, however long the answer took: others may have searched since.
+  const startMs = (clock?.ms ?? 0) - (performance.now() - startedAt)
+  const start = sql`to_timestamp(${startMs / 1000}::float8)`
   const [last] = await rowsOf<{ recent: boolean | null }>(
     database,
     sql`select greatest(
