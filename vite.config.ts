@@ -4,6 +4,7 @@ import { defineConfig, type UserConfig } from 'vite'
 import { boot } from './build/boot.ts'
 import { buildInfo } from './build/build-info.ts'
 import { precompress } from './build/precompress.ts'
+import { publish } from './build/publish.ts'
 import { security } from './build/security.ts'
 import { settings } from './build/settings.ts'
 import { loadEnvFile } from './server/settings/env-file.ts'
@@ -40,8 +41,11 @@ export default defineConfig((): UserConfig => {
       security(config),
       precompress(),
       buildInfo(config),
+      publish(),
     ],
     build: {
+      // README.md names them. A test holds the functions to them, and src/tsconfig.json the version of JavaScript.
+      target: ['chrome114', 'edge114', 'firefox128', 'safari17'],
       // src/boot.ts starts the only download that must not wait for its import.
       modulePreload: false,
       // One style sheet. Otherwise each script that imports another one later would list the style sheet

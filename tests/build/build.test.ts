@@ -1,10 +1,14 @@
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setImmediate } from 'node:timers/promises'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import { Hono } from 'hono'
 import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { boot } from '../../build/boot.ts'
+import { serveDashboard } from '../../server/page/serve.ts'
 import { parseConfig } from '../../src/parse-config.ts'
 import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { buildPage } from './build-page.ts'
@@ -62,6 +66,70 @@ test('a build that fails says why, and the last good one stays as it is', async 
   }
   await expect(buildPage(dist, [broken])).rejects.toThrow(/main\.tsx/)
   expect(await readdir(dist, { recursive: true })).toEqual(files)
+})
+
+test('a build that fails while it writes leaves the last one, too', async () => {
+  const before = await readdir(dist, { recursive: true })
+  const broken: Plugin = {
+    name: 'test:full-disk',
+    writeBundle: () => Promise.reject(new Error('ENOSPC')),
+  }
+  await expect(buildPage(dist, [broken])).rejects.toThrow('ENOSPC')
+  expect(await readdir(dist, { recursive: true })).toEqual(before)
+})
+
+/** A build whose main script has another content, and so another name. */
+const changed = (to: string, text: string) =>
+  buildPage(to, [
+    {
+      name: 'test:changed',
+      transform: (code, id) =>
+        id.endsWith('/src/main.tsx') ? `${code}\nconsole.info('${text}')` : undefined,
+    },
+  ])
+const mainScript = (html: string) => /\/(assets\/index-[\w-]+\.js)"/.exec(html)?.[1] ?? 'none'
+
+test('builds at once into the folder of a running server leave no moment without the page, and an open page keeps its parts', async () => {
+  const to = join(folder, 'served')
+  await buildPage(to)
+  const app = new Hono().use(serveDashboard({ folder: to, policy: '' }))
+  const old = mainScript(await readFile(join(to, 'index.html'), 'utf8'))
+  let isBuilding = true
+  const builds = Promise.all([changed(to, 'one'), changed(to, 'two')]).finally(() => {
+    isBuilding = false
+  })
+  let looks = 0
+  while (isBuilding) {
+    const page = await app.request('/')
+    expect(page.status).toBe(200)
+    for (const file of [mainScript(await page.text()), old]) {
+      expect((await app.request(`/${file}`)).status, file).toBe(200)
+    }
+    looks++
+    await setImmediate()
+  }
+  await builds
+  expect(looks).toBeGreaterThan(10)
+  const page = await readFile(join(to, 'index.html'), 'utf8')
+  expect(mainScript(page)).not.toBe(old)
+  expect((await readdir(to)).filter((file) => file.startsWith('.new'))).toEqual([])
+})
+
+test('assets go three days after a build replaced them, and other files of a former build at once', async () => {
+  const to = join(folder, 'old')
+  await buildPage(to)
+  const old = join(to, mainScript(await readFile(join(to, 'index.html'), 'utf8')))
+  const fourDaysAgo = new Date(Date.now() - 4 * 24 * 3_600_000)
+  await utimes(old, fourDaysAgo, fourDaysAgo)
+  await writeFile(join(to, 'robots.txt.br'), 'of another text')
+  await changed(to, 'next')
+  // It was the current one until now, however old it is.
+  expect(existsSync(old)).toBe(true)
+  expect(existsSync(join(to, 'robots.txt.br'))).toBe(false)
+  await mkdir(join(to, '.new-killed'))
+  for (const path of [old, join(to, '.new-killed')]) await utimes(path, fourDaysAgo, fourDaysAgo)
+  await changed(to, 'last')
+  expect([old, `${old}.br`, join(to, '.new-killed')].map(existsSync)).toEqual([false, true, false])
 })
 
 test('no page contains a script or a style', async () => {
