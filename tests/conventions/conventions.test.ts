@@ -51,6 +51,13 @@ test.each<[string, string[], RegExp, typeof read?]>([
     /process\.loadEnvFile|['"`]\.env['"`]/,
     code,
   ],
+  [
+    // src/tsconfig.json refuses functions of a newer JavaScript, but its DOM is that of all browsers.
+    'the dashboard calls no function of the browser that the oldest supported ones lack',
+    [...dashboard, ...sources('contract')],
+    /URL\.(canParse|parse)\(|AbortSignal\.any\(|Promise\.try\(|startViewTransition|\bscheduler\.|\bnavigation\.(navigate|addEventListener)|requestIdleCallback|Sanitizer|setHTML\(/,
+    code,
+  ],
   ['no type check is switched off', everything, /@ts-(ignore|nocheck|expect-error)/],
   ['the dashboard names no service', [...dashboard, 'index.html'], /hubspot|slack/i, code],
   [
@@ -119,6 +126,13 @@ test('each npm script that a document or a message names exists', () => {
   )
   expect(named.length).toBeGreaterThan(50)
   expect([...new Set(named)].filter((name) => !(name in scripts))).toEqual([])
+})
+
+test('a command that runs long is all that npm runs, and takes the place of its shell, so that it gets a signal to npm', () => {
+  const { scripts } = JSON.parse(read('package.json'))
+  for (const name of ['start', 'dev', 'test', 'test:all', 'simulate', 'attack', 'bench']) {
+    expect(scripts[name], name).toMatch(/^exec node [^&;|]+$/)
+  }
 })
 
 test('each relative link of the documents leads to a file', () => {
