@@ -6,7 +6,7 @@ import { syncPath } from '../database/synced-folder.ts'
 import { createVault } from '../people/vault.ts'
 import { loadEnvironment } from '../settings/environment.ts'
 import { openDatabase } from '../settings/open-database.ts'
-import { shownError } from '../settings/open-errors.ts'
+import { endWithReader, shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
 import { exportData, importData, requireEmpty, requireThisRelease } from './copy.ts'
@@ -17,6 +17,7 @@ const usage = `Usage: npm run data -- export FILE   writes all data to a new fil
        npm run data -- import FILE   reads such a file into an empty database
 First stop the server.`
 
+endWithReader()
 try {
   loadEnvironment()
   const [command, file, ...more] = process.argv.slice(2)

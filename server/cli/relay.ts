@@ -10,7 +10,7 @@ import {
   statusAnswer,
 } from '../activity/operator-answers.ts'
 import { loadEnvironment } from '../settings/environment.ts'
-import { shownError } from '../settings/open-errors.ts'
+import { endWithReader, shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { ask } from './ask.ts'
 import { askServer } from './running-server.ts'
@@ -29,6 +29,7 @@ const commands = ['status', 'count', 'replay', 'health', 'account']
 // Many deliveries take long. A server answers within this time or not at all (http/server.ts).
 const options = { timeoutS: 60 }
 
+endWithReader()
 try {
   loadEnvironment()
   const { command, id, steps, yes } = readArguments()

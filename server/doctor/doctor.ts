@@ -1,7 +1,7 @@
 import { parseArgs, styleText } from 'node:util'
 import { providerIds, registry, settingOf } from '../providers/registry.ts'
 import { loadEnvironment, readOutside } from '../settings/environment.ts'
-import { shownError } from '../settings/open-errors.ts'
+import { endWithReader, shownError } from '../settings/open-errors.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
 import {
@@ -35,6 +35,7 @@ const signs = {
   wrong: styleText('red', '✗'),
 } satisfies Record<Finding['kind'], string>
 
+endWithReader()
 try {
   loadEnvironment()
   process.exitCode = await run()

@@ -128,3 +128,8 @@ export function shownError(error: unknown): string {
 }
 
 const messageOf = (error: unknown) => shownError(error).replace(/\.$/, '')
+
+/** A command ends without a word when its reader has gone, such as `head`. */
+export function endWithReader(): void {
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => process.exit())
+}

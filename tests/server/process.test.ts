@@ -191,3 +191,29 @@ test('a stop takes at most ten seconds, whatever clients do', async () => {
   expect(performance.now() - stoppedAt).toBeLessThan(10_000)
   for (const socket of sockets) socket.destroy()
 })
+
+test.skipIf(process.platform === 'win32').each([
+  [['start'], /listens on (http:\S+)/],
+  [['run', 'dev'], /The dashboard is at (http:\S+?)\. /],
+])('SIGTERM to npm alone ends npm %j cleanly', async (args, ready) => {
+  const { HOME = '' } = process.env
+  const env = { HOME, PORT: '0', DEV_PORT: '0', DATA_DIR: dataDir }
+  const npm = launchProgram(args, env, { program: 'npm', detached: true })
+  onTestFinished(npm.killGroup)
+  const url = await npm.said(ready)
+  npm.child.kill('SIGTERM')
+  await npm.exited
+  expect(npm.output).toContain('Stopping …')
+  await expect(fetch(`${url}/health`)).rejects.toThrow()
+})
+
+test.each([
+  ['relay -- status', ['server/cli/relay.ts', 'status']],
+  ['doctor', ['server/doctor/doctor.ts']],
+])('npm run %s ends without a word when its reader has gone', async (_, args) => {
+  const server = launch()
+  const PORT = new URL(await server.listens()).port
+  const command = launchProgram(args, { DATA_DIR: dataDir, PORT })
+  command.child.stdout?.destroy()
+  expect([await command.exited, command.output]).toEqual([0, ''])
+})
