@@ -86,9 +86,11 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
 }
 
 function isHttpUrl(text: string, { bare }: { bare: boolean }): boolean {
-  if (!URL.canParse(text)) return false
-  const url = new URL(text)
-  if (!['http:', 'https:'].includes(url.protocol) || url.username !== '' || url.password !== '')
+  try {
+    const { protocol, username, password, search, hash } = new URL(text)
+    if (!['http:', 'https:'].includes(protocol) || username !== '' || password !== '') return false
+    return !bare || (search === '' && hash === '')
+  } catch {
     return false
-  return !bare || (url.search === '' && url.hash === '')
+  }
 }

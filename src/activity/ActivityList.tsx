@@ -1,4 +1,5 @@
 import { type ReactNode, useId, useRef } from 'react'
+import type { ActivityItem } from '../../contract/features/activity.ts'
 import { pageSize, useActivity } from '../api/activity.ts'
 import { useCanRetryAll } from '../api/retry-all.ts'
 import { serverTime } from '../api/server-time.ts'
@@ -103,7 +104,7 @@ export function ActivityList() {
           {data !== undefined && items.length === 0 && next === null && (
             <NoMessages filter={filter} />
           )}
-          {[...Map.groupBy(items, ({ at }) => dayName(at, today))].map(([day, some]) => (
+          {byDay(items, today).map(([day, some]) => (
             <Day key={day} name={day}>
               {some.map((item) => (
                 <ActivityRow key={item.id} item={item} connectFirst={connectFirst} />
@@ -160,3 +161,13 @@ function Day({ name, children }: { name: string; children: ReactNode }) {
 /** The backend answers one page of them. */
 const newCount = (added: number) =>
   added < pageSize ? count(added, 'new message') : `${pageSize} or more new messages`
+
+/** The items of each day. */
+function byDay(items: readonly ActivityItem[], today: number) {
+  const days = new Map<string, ActivityItem[]>()
+  for (const item of items) {
+    const day = dayName(item.at, today)
+    days.set(day, [...(days.get(day) ?? []), item])
+  }
+  return [...days]
+}

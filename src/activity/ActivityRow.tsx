@@ -127,7 +127,11 @@ function Change({ from, to }: { from: string | null; to: string | null }) {
 
 /** Whether an address may become a link. One with `javascript:` would run in the page. */
 function isWebAddress(address: string): boolean {
-  return URL.canParse(address) && ['http:', 'https:'].includes(new URL(address).protocol)
+  try {
+    return ['http:', 'https:'].includes(new URL(address).protocol)
+  } catch {
+    return false
+  }
 }
 
 const signs: Record<ActivityState, ReactNode> = {

@@ -50,7 +50,7 @@ export class Dealbell {
  * policy. A test that provokes violations removes them from the list; any other violation fails it.
  */
 export const test = base.extend<
-  { server: Dealbell; violations: string[] },
+  { server: Dealbell; olderBrowser: undefined; violations: string[] },
   { sharedServer: Dealbell }
 >({
   sharedServer: [
@@ -65,6 +65,14 @@ export const test = base.extend<
     { timeout: 60_000 },
   ],
   baseURL: async ({ server }, use) => use(server.url),
+  // All stories run without what the oldest supported browsers lack (vite.config.ts).
+  olderBrowser: [
+    async ({ context }, use) => {
+      await context.addInitScript(removeNewerFunctions)
+      await use(undefined)
+    },
+    { auto: true },
+  ],
   violations: [
     async ({ context }, use) => {
       const violations: string[] = []
@@ -79,6 +87,32 @@ export const test = base.extend<
     { auto: true },
   ],
 })
+
+/** Runs in the page before its scripts. */
+function removeNewerFunctions(): void {
+  const owners: [object, string][] = [
+    [Map, 'groupBy'],
+    [Object, 'groupBy'],
+    [Promise, 'withResolvers'],
+    [Promise, 'try'],
+    [URL, 'canParse'],
+    [URL, 'parse'],
+    [AbortSignal, 'any'],
+    [Array, 'fromAsync'],
+    [RegExp, 'escape'],
+    [globalThis, 'Iterator'],
+    [globalThis, 'scheduler'],
+    [globalThis, 'navigation'],
+    [document, 'startViewTransition'],
+    ...['union', 'intersection', 'difference', 'isSubsetOf', 'isSupersetOf'].map(
+      (name): [object, string] => [Set.prototype, name],
+    ),
+    ...['map', 'filter', 'toArray', 'some', 'find', 'take', 'forEach'].map(
+      (name): [object, string] => [Object.getPrototypeOf(Object.getPrototypeOf([].values())), name],
+    ),
+  ]
+  for (const [owner, name] of owners) Reflect.deleteProperty(owner, name)
+}
 
 /**
  * For tests that never connect HubSpot: they share one server per worker, which saves a start. Each
