@@ -13,12 +13,7 @@ import { parseConfig } from './src/parse-config.ts'
 export default defineConfig((): UserConfig => {
   // Like the server, read only .env, so that both always see the same settings.
   loadEnvFile(import.meta.dirname)
-  // A package writes the folder's name into an import as it is (TanStack/router #7754).
-  if (import.meta.dirname.includes("'")) {
-    throw new Error(
-      `The folder ${import.meta.dirname} has an apostrophe ('), which a package of the build does not understand. Rename the folder.`,
-    )
-  }
+  requireUsableFolder(import.meta.dirname)
   // An invalid VITE_ setting stops the build here.
   const config = parseConfig(process.env)
 
@@ -74,3 +69,15 @@ export default defineConfig((): UserConfig => {
     },
   }
 })
+
+/** A package writes the folder's name into an import as it is (TanStack/router #7754), and Vite reads a path as a URL. */
+function requireUsableFolder(folder: string): void {
+  const [character] = /['#?]/.exec(folder) ?? []
+  if (character === undefined) return
+  const error = new Error(
+    `The name of the folder ${folder} has the character ${character}, which the build does not understand. Rename the folder.`,
+  )
+  // Whoever renames it needs only the message.
+  error.stack = error.message
+  throw error
+}

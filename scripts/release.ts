@@ -106,7 +106,7 @@ async function buildPage(): Promise<void> {
     configLoader: 'native',
     logLevel: 'warn',
     plugins: [listPackages()],
-    build: { outDir: join(release, 'dist'), emptyOutDir: true },
+    build: { outDir: join(release, 'dist') },
   })
 }
 

@@ -72,7 +72,7 @@ if (nginxPath === undefined) throw new Error(without({ ...nginx, tests: 'The att
 const pages = mkdtempSync(join(tmpdir(), 'dealbell-attack-page-'))
 process.once('exit', () => rmSync(pages, { recursive: true, force: true }))
 const vite = join(import.meta.dirname, '../../node_modules/vite/bin/vite.js')
-const build = [vite, 'build', '--configLoader', 'native', '--outDir', pages, '--emptyOutDir']
+const build = [vite, 'build', '--configLoader', 'native', '--outDir', pages]
 execFileSync(process.execPath, build, { stdio: ['ignore', 'ignore', 'inherit'] })
 
 for (const database of chosen) {

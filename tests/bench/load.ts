@@ -104,7 +104,7 @@ async function buildPage(name: Page, root: string): Promise<void> {
   await build({
     root,
     logLevel: 'error',
-    build: { outDir: join(folder, name), emptyOutDir: true, modulePreload: false },
+    build: { outDir: join(folder, name), modulePreload: false },
   })
 }
 

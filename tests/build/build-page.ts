@@ -19,6 +19,7 @@ export async function buildPage(
   const env = { ...defaultSettings, ...settings, NODE_ENV: 'production', VITEST: undefined }
   for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value)
   const root = resolve(import.meta.dirname, '../..')
-  await build({ root, plugins, logLevel: 'silent', build: { outDir } })
+  // Without its own plugin against that, Vite would empty the folder, as it does with dist/.
+  await build({ root, plugins, logLevel: 'silent', build: { outDir, emptyOutDir: true } })
   vi.unstubAllEnvs()
 }

@@ -1,7 +1,8 @@
-import { existsSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { existsSync, symlinkSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { Hono } from 'hono'
@@ -12,6 +13,7 @@ import { serveDashboard } from '../../server/page/serve.ts'
 import { parseConfig } from '../../src/parse-config.ts'
 import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { buildPage } from './build-page.ts'
+import { copyProject } from './copy-project.ts'
 
 let folder: string
 let dist: string
@@ -131,6 +133,24 @@ test('assets go three days after a build replaced them, and other files of a for
   await changed(to, 'last')
   expect([old, `${old}.br`, join(to, '.new-killed')].map(existsSync)).toEqual([false, true, false])
 })
+
+test.skipIf(process.platform === 'win32').each(["it's", 'a#b', 'a?b'])(
+  'in a folder whose name the build does not understand, it names the character: %s',
+  (name) => {
+    const project = join(folder, name)
+    copyProject(project)
+    const root = resolve(import.meta.dirname, '../..')
+    symlinkSync(join(root, 'node_modules'), join(project, 'node_modules'))
+    const build = [join(root, 'node_modules/vite/bin/vite.js'), 'build', '--configLoader', 'native']
+    const { status, stderr } = spawnSync(process.execPath, build, {
+      cwd: project,
+      encoding: 'utf8',
+    })
+    expect([status, existsSync(join(project, 'dist'))]).toEqual([1, false])
+    expect(stderr).toContain(`${project} has the character ${/\W/.exec(name)?.[0]}, which`)
+    expect(stderr).not.toMatch(/^ +at /m)
+  },
+)
 
 test('no page contains a script or a style', async () => {
   const pages = files.filter((file) => /\.(html|svg)$/.test(file))

@@ -16,7 +16,7 @@ import { connect, sharedTest as test, withServer } from './server.ts'
 async function serveBuild(backendUrl: string) {
   const folder = await mkdtemp(join(tmpdir(), 'dealbell-build-'))
   const vite = ['node_modules/vite/bin/vite.js', 'build', '--configLoader', 'native']
-  const build = spawnSync(process.execPath, [...vite, '--outDir', folder, '--emptyOutDir'], {
+  const build = spawnSync(process.execPath, [...vite, '--outDir', folder], {
     env: { ...process.env, NODE_ENV: 'production', VITE_API_URL: backendUrl },
     encoding: 'utf8',
   })
