@@ -208,11 +208,13 @@ test.skipIf(process.platform === 'win32').each([
 })
 
 test.each([
-  ['relay -- status', ['server/cli/relay.ts', 'status']],
+  ['relay -- account', ['server/cli/relay.ts', 'account', '4200001', '--export']],
   ['doctor', ['server/doctor/doctor.ts']],
 ])('npm run %s ends without a word when its reader has gone', async (_, args) => {
   const server = launch()
-  const PORT = new URL(await server.listens()).port
+  const url = await server.listens()
+  await connect(url, 'hubspot')
+  const PORT = new URL(url).port
   const command = launchProgram(args, { DATA_DIR: dataDir, PORT })
   command.child.stdout?.destroy()
   expect([await command.exited, command.output]).toEqual([0, ''])
