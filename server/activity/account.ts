@@ -1,11 +1,12 @@
 // What the operator does with one account of a CRM: with its users, and with everything that belongs to them.
 
 import { type SQL, sql } from 'drizzle-orm'
+import { inBatchesOf } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { standInMark } from '../people/stand-ins.ts'
 import { crmIds } from '../providers/registry.ts'
 import { makeDueFrom } from '../relay/schedule/channels.ts'
-import { countDeliveries, inBatchesOf } from './operator.ts'
+import { countDeliveries } from './operator.ts'
 
 const crms = sql`${sql.param([...crmIds])}::text[]`
 

@@ -1,5 +1,5 @@
 import { type SQL, sql } from 'drizzle-orm'
-import { batchRows, inBatches } from '../database/batches.ts'
+import { inBatchesOf } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { testProperty } from '../database/schema.ts'
 import type { DeliveryCounts } from './operator-answers.ts'
@@ -49,20 +49,4 @@ export async function replayDead(database: Database, isOfUsers: SQL = sql`true`)
     found.map(({ id }) => id),
     (ids) => revive(database, ids),
   )
-}
-
-/** Calls `change` with some of these ids at a time. @returns the sum of what it returns. */
-export async function inBatchesOf(
-  ids: readonly string[],
-  change: (some: string[]) => Promise<number>,
-): Promise<number> {
-  let changed = 0
-  let next = 0
-  await inBatches(async () => {
-    const some = ids.slice(next, next + batchRows)
-    next += batchRows
-    if (some.length > 0) changed += await change(some)
-    return some.length
-  })
-  return changed
 }

@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import type { Activity, Summary } from '../../contract/features/activity.ts'
 import type { RetryAllAnswer } from '../../contract/features/retry-all.ts'
+import { inBatchesOf } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { connections, testProperty } from '../database/schema.ts'
 import { type Providers, unknownRefusal } from '../providers/provider.ts'
@@ -14,7 +15,6 @@ import {
   usedOf,
 } from '../providers/registry.ts'
 import { type ActivityFilter, hasRule, nameSearch, newestIn } from './find.ts'
-import { inBatchesOf } from './operator.ts'
 import { revive } from './send-again.ts'
 
 interface Dependencies {

@@ -21,6 +21,22 @@ export async function inBatches(batch: () => Promise<number>, signal?: AbortSign
   }
 }
 
+/** Calls `change` with some of these ids at a time. @returns the sum of what it returns. */
+export async function inBatchesOf(
+  ids: readonly string[],
+  change: (some: string[]) => Promise<number>,
+): Promise<number> {
+  let changed = 0
+  let next = 0
+  await inBatches(async () => {
+    const some = ids.slice(next, next + batchRows)
+    next += batchRows
+    if (some.length > 0) changed += await change(some)
+    return some.length
+  })
+  return changed
+}
+
 /** Deletes the rows of a table that meet a condition. @returns how many. */
 export async function deleteInBatches(
   database: Database,

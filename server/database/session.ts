@@ -23,14 +23,10 @@ const wanted = {
   synchronous_commit: 'on',
 }
 
-type Query = (text: string) => Promise<{ rows: Array<Record<string, string>> }>
-
-const literal = (text: string) => `'${text.replaceAll("'", "''")}'`
-
 /** Selects those of some settings that are not as they must be. Older versions of PostgreSQL do not know them all. */
 const wrongOf = (settings: Readonly<Record<string, string>>) => {
   const values = Object.entries(settings)
-    .map((each) => `(${each.map(literal).join()})`)
+    .map((each) => `(${each.map(pg.escapeLiteral).join()})`)
     .join()
   return `from (values ${values}) as wanted (name, value)
     join pg_settings on lower(pg_settings.name) = lower(wanted.name)
@@ -69,10 +65,9 @@ export class Client extends pg.Client {
 export async function lookAtSession(
   client: pg.Client,
 ): Promise<{ schema: string; isPooled: boolean }> {
-  const query: Query = (text) => client.query(text)
   // The time limits may be those of another program.
-  await query('begin; set local statement_timeout = 0')
-  const { rows } = await query(
+  await client.query('begin; set local statement_timeout = 0')
+  const { rows } = await client.query(
     `select pg_backend_pid() as id, getdatabaseencoding() as encoding, current_schema() as "ownSchema", coalesce(
        (select 'public' where to_regclass('public.deal_events') is not null),
        -- The operator may have chosen another one for us.
@@ -92,9 +87,11 @@ export async function lookAtSession(
     // A transaction can set it for itself, and what must not be lost is stored in one.
     const { synchronous_commit: _, ...others } = wanted
     const path = ownSchema === schema ? {} : { search_path: schema }
-    const wrong = await query(`select wanted.name, wanted.value ${wrongOf({ ...others, ...path })}`)
+    const wrong = await client.query(
+      `select wanted.name, wanted.value ${wrongOf({ ...others, ...path })}`,
+    )
     const statements = wrong.rows.map(
-      ({ name, value }) => `alter role … set ${name} = ${literal(value ?? '')}`,
+      ({ name, value }) => `alter role … set ${name} = ${pg.escapeLiteral(value)}`,
     )
     if (statements.length > 0) {
       throw new Refused(
@@ -102,6 +99,6 @@ export async function lookAtSession(
       )
     }
   }
-  await query('commit')
+  await client.query('commit')
   return { schema, isPooled }
 }

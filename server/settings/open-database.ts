@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import { Refused } from '../database/migrate.ts'
 import {
   type BeforeMigration,
   type OpenDatabase,
@@ -41,7 +40,6 @@ export async function openDatabase(
           onBlocked,
         })
   return await opening.catch((error: unknown) => {
-    if (error instanceof Refused) throw error
     throw databaseUrl === undefined
       ? dataDirError(settings, error)
       : databaseUrlError(databaseUrl, error)

@@ -14,6 +14,7 @@ import type { Settings } from './settings.ts'
 
 /** The data folder, or the database or the key in it, could not be opened. */
 export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unknown): Error {
+  if (cause instanceof Refused) return cause
   const { code, errcode } = codesOf(cause)
   const say = (problem: string) => new Error(`DATA_DIR is ${dataDir}, but ${problem}`, { cause })
   if (cause instanceof UnusableFolder) {

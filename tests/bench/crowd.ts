@@ -1,18 +1,13 @@
-import { randomUUID } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { sql } from 'drizzle-orm'
-import pg from 'pg'
 import type { Database } from '../../server/database/open.ts'
 import { sha256 } from '../../server/people/cookies.ts'
 import { appUrl, dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
 import { openOutside } from '../relay/outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { metricsToken, startServer } from '../relay/process.ts'
-import { openTarget, seedUsers, type Target } from './seed.ts'
+import { onNewDatabase, openTarget, seedUsers, type Target } from './seed.ts'
 
 // Measures what a crowd costs the others: a message beside channels that wait, a webhook beside a user whose rules skip
 // very much, and the disconnect of a user for whom very much waits. tests/simulation/crowd.ts holds the same in virtual
@@ -32,9 +27,9 @@ const team = 'crowd'
 const postgres = await startPostgres()
 for (const kind of kinds) {
   for (const channels of [10, 10_000])
-    await onDatabase(kind, (target) => waiting(kind, target, channels))
-  await onDatabase(kind, (target) => skipped(kind, target))
-  await onDatabase(kind, (target) => disconnected(kind, target))
+    await onNewDatabase(kind, postgres.url, (target) => waiting(kind, target, channels))
+  await onNewDatabase(kind, postgres.url, (target) => skipped(kind, target))
+  await onNewDatabase(kind, postgres.url, (target) => disconnected(kind, target))
 }
 await postgres.stop()
 
@@ -207,22 +202,4 @@ function shown(times: readonly number[]): string {
   const sorted = times.toSorted((a, b) => a - b)
   const at = (part: number) => Math.round(sorted[Math.ceil(sorted.length * part) - 1] ?? 0)
   return `${at(0.5)} ms, the longest ${at(1)} ms`
-}
-
-async function onDatabase(kind: string, work: (target: Target) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
-  try {
-    await work(kind === 'PGlite' ? { folder } : { url: await newDatabase() })
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
-}
-
-async function newDatabase(): Promise<string> {
-  const name = `bench_${randomUUID().replaceAll('-', '')}`
-  const client = new pg.Client({ connectionString: postgres.url })
-  await client.connect()
-  await client.query(`create database ${name}`)
-  await client.end()
-  return postgres.url.replace(/postgres$/, name)
 }

@@ -1,15 +1,11 @@
-import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { cpus, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { cpus } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
 import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
 import { type Outside, openOutside } from '../relay/outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { type ServerProcess, startServer } from '../relay/process.ts'
-import { openTarget, seedUsers, type Target } from './seed.ts'
+import { newDatabase, onNewDatabase, openTarget, seedUsers, type Target } from './seed.ts'
 
 // Measures the relay on this machine. docs/performance.md explains the table.
 const quick = process.argv.includes('--quick')
@@ -29,7 +25,7 @@ console.log(`${cpus().length} × ${cpus()[0]?.model}, Node ${process.version}`)
 const postgres = await startPostgres()
 for (const kind of kinds) {
   for (const accounts of [1, 100, 10_000]) {
-    await onDatabase(kind, (database) => measure(kind, accounts, database))
+    await onNewDatabase(kind, postgres.url, (database) => measure(kind, accounts, database))
   }
 }
 await postgres.stop()
@@ -140,7 +136,9 @@ async function acknowledgements(server: ServerProcess, outside: Outside, account
 async function drain(kind: string, seeded: Target): Promise<void> {
   const outside = await openOutside()
   const database =
-    'url' in seeded ? { url: await newDatabase() } : { folder: `${seeded.folder}/drain` }
+    'url' in seeded
+      ? { url: await newDatabase(postgres.url) }
+      : { folder: `${seeded.folder}/drain` }
   await seed(database, 1_000)
   const server = await startServer({ outside, database })
   const started = performance.now()
@@ -166,25 +164,6 @@ async function seed(database: Target, accounts: number): Promise<void> {
   const open = await openTarget(database)
   await seedUsers(open.database, accounts)
   await open.close()
-}
-
-/** Runs `work` on a new database of this kind. */
-async function onDatabase(kind: string, work: (database: Target) => Promise<void>): Promise<void> {
-  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
-  try {
-    await work(kind === 'PGlite' ? { folder } : { url: await newDatabase() })
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
-}
-
-async function newDatabase(): Promise<string> {
-  const name = `bench_${randomUUID().replaceAll('-', '')}`
-  const client = new pg.Client({ connectionString: postgres.url })
-  await client.connect()
-  await client.query(`create database ${name}`)
-  await client.end()
-  return postgres.url.replace(/postgres$/, name)
 }
 
 function row(

@@ -1,5 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import pg from 'pg'
 import { type Database, openPglite, openPostgres } from '../../server/database/open.ts'
 import { connections, rules, users } from '../../server/database/schema.ts'
 import { sealSecrets } from '../../server/people/connections.ts'
@@ -12,6 +15,29 @@ export const openTarget = (target: Target, options: { statementMs?: number } = {
   'url' in target
     ? openPostgres(target.url, () => undefined, options)
     : openPglite(join(target.folder, 'pglite'))
+
+/** Runs `work` on a new database of this kind. @param postgresUrl the server that gets it, if it is PostgreSQL. */
+export async function onNewDatabase(
+  kind: string,
+  postgresUrl: string,
+  work: (database: Target) => Promise<void>,
+): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'dealbell-bench-'))
+  try {
+    await work(kind === 'PGlite' ? { folder } : { url: await newDatabase(postgresUrl) })
+  } finally {
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+export async function newDatabase(postgresUrl: string): Promise<string> {
+  const name = `bench_${randomUUID().replaceAll('-', '')}`
+  const client = new pg.Client({ connectionString: postgresUrl })
+  await client.connect()
+  await client.query(`create database ${name}`)
+  await client.end()
+  return postgresUrl.replace(/postgres$/, name)
+}
 
 /**
  * Stores users with both services connected and a rule, each with an account of its own, from 1 on.
