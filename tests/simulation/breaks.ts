@@ -275,6 +275,13 @@ const breaks: readonly Break[] = [
     scene: 'away',
   },
   {
+    name: 'crowd: one account gets all places',
+    file: `${relay}/send/work.ts`,
+    from: 'const mostOfAccount = 100',
+    to: 'const mostOfAccount = 1e9',
+    scene: 'oneAway',
+  },
+  {
     name: 'crowd: the webhooks of one account come before those of others',
     file: `${relay}/receive/inbox.ts`,
     from: 'queue = inTurns(queue)',

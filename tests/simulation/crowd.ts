@@ -28,6 +28,17 @@ const healthyUsers = 9
 /** 2,000 rows keep PGlite busy for 60 to 70 ms. */
 const rowMs = 0.03
 
+/** It does not answer those whose token has this part. */
+const hubspotHangs: Fault = {
+  kind: 'hubspot',
+  at: 0,
+  forMs: 60 * minute,
+  how: 'hangs',
+  share: 1,
+  pauseS: 0,
+  only: 'away',
+}
+
 interface CrowdUser {
   account: number
   /** As the relay names it: team/channel. */
@@ -108,23 +119,23 @@ export const scenes = {
   /** A data centre of HubSpot does not answer. The channels of its accounts are tried all the time. */
   away: {
     sizes: [50, 1_000, 1_500],
-    faults: [
-      {
-        kind: 'hubspot',
-        at: 0,
-        forMs: 60 * minute,
-        how: 'hangs',
-        share: 1,
-        pauseS: 0,
-        only: 'away',
-      },
-    ],
+    faults: [hubspotHangs],
     async play({ time, add, tellHealthy }, size) {
       await add(each(size, { deliveries: 1, token: 'away' }))
       // The first tries of all: only what has failed is known to fail.
       await time.runUntil(time.now + 11 * second * Math.ceil(size / 500))
       return await tellHealthy()
     },
+  },
+  /** HubSpot does not answer one account, which has very many channels. */
+  oneAway: {
+    sizes: [50, 500, 1_500],
+    faults: [hubspotHangs],
+    async play({ add, tellHealthy }, size) {
+      await add(each(size, { account: 1_000, deliveries: 1, token: 'away' }))
+      return await tellHealthy()
+    },
+    limits: inBurst,
   },
   /** A user disconnects, for whom very much waits. */
   disconnect: {
