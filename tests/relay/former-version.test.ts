@@ -17,13 +17,21 @@ test.runIf(version !== undefined)(
     const portals = [0, 1, 2, 3, 4, 5, 6, 7]
     const connect = async (portal: number) =>
       connectAccount(former, { portal, channel: `C${portal}` })
-    for (const portal of portals.slice(0, 4)) await connect(portal)
+    const people = []
+    for (const portal of portals.slice(0, 4)) people.push(await connect(portal))
     const current = await startServer({ outside, database })
     onTestFinished(async () => {
       await Promise.all([former.kill(), current.kill()])
       await outside.close()
     })
-    for (const portal of portals.slice(4)) await connect(portal)
+    for (const portal of portals.slice(4)) people.push(await connect(portal))
+    for (const { cookie } of people) {
+      const headers = { Cookie: cookie }
+      const rules = await fetch(`${current.url}/api/notifications/rules`, { headers })
+      expect(await rules.json(), 'whoever connected before is signed in').toEqual({
+        rules: ['deal-stage-changed'],
+      })
+    }
 
     const told = portals.map((portal) =>
       (portal % 2 ? former : current).tell([stageChange(portal, { portal })]),
