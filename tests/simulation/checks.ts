@@ -268,9 +268,12 @@ function limitsKept({ time, plan, world }: Played): string[] {
 }
 
 /** (4): no message for somebody who has left, to a former channel, or by a rule that was not ticked. */
-function onlyWanted({ world, users, moves }: Played): string[] {
-  return world.posts.flatMap((post) =>
-    post.deals.flatMap((deal): string[] => {
+function onlyWanted({ time, world, users, moves }: Played): string[] {
+  return world.posts.flatMap((post) => {
+    const { claimedAt = post.at } = post
+    // A claim from before the clock was put back lies too far ahead, so a disconnect does not wait for its message.
+    const isOfWrongClock = isAcross(time, claimedAt, post.at)
+    return post.deals.flatMap((deal): string[] => {
       const move = moves.find((each) => each.deal === deal)
       const happenedAt = move?.happenedAt ?? 0
       const isWanted = (user: User) =>
@@ -284,12 +287,12 @@ function onlyWanted({ world, users, moves }: Played): string[] {
           ({ channel, from, until = Number.POSITIVE_INFINITY, isStrict = false }) =>
             channel === post.channel &&
             from <= post.at &&
-            until >= (isStrict ? post.at : (post.claimedAt ?? post.at)),
+            until >= (isStrict && !isOfWrongClock ? post.at : claimedAt),
         )
       if (users.some(isWanted)) return []
       return [`(4) nobody wants deal ${deal} in ${post.channel} any more`]
-    }),
-  )
+    })
+  })
 }
 
 /** (5): a connection is broken only for its own reason. */
