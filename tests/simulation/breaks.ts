@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are texts of the server's files.
-import { registerHooks } from 'node:module'
+import { type RegisterHooksOptions, registerHooks } from 'node:module'
 import type { Scene } from './crowd.ts'
 import type { SimulatedDatabase } from './database.ts'
 import type { Theme } from './faults.ts'
@@ -24,7 +24,7 @@ interface Break {
 const relay = 'server/relay'
 
 /** The numbers are those of the issue 'One person's data on a page, each message once'. */
-const breaks: readonly Break[] = [
+export const breaks: readonly Break[] = [
   {
     name: '15 a refused read of stages reaches all users of the account',
     file: `${relay}/decide/stages.ts`,
@@ -98,7 +98,7 @@ const breaks: readonly Break[] = [
   },
   {
     name: 'claim: it ignores the claims of others',
-    file: `${relay}/send/claim.ts`,
+    file: `${relay}/send/group-sql.ts`,
     from: 'const isUnclaimed = sql`(${isClaimed} is not true)`',
     to: 'const isUnclaimed = sql`true`',
     theme: 'leaving',
@@ -294,7 +294,7 @@ const project = new URL('../../', import.meta.url).href
 const applied = new Set<string>()
 
 /** A module whose address ends with a break's number imports the others with it, too: the whole server anew. */
-registerHooks({
+const hooks: RegisterHooksOptions = {
   resolve(specifier, context, nextResolve) {
     const resolved = nextResolve(specifier, context)
     const number = context.parentURL?.split('?break=')[1]
@@ -314,13 +314,14 @@ registerHooks({
     applied.add(name)
     return { ...loaded, source: source.replace(from, () => to) }
   },
-})
+}
 
 /** Plays up to `seeds` seeds with each break whose name begins with `only`, until one fails. */
 export async function printTable(
   database: SimulatedDatabase,
   { seeds, only }: { seeds: number; only: string },
 ): Promise<void> {
+  registerHooks(hooks)
   for (const [number, { name, theme, scene }] of breaks.entries()) {
     if (!name.startsWith(only)) continue
     const begun = process.cpuUsage()

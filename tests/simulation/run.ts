@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util'
+import { printTable } from './breaks.ts'
 import { playCrowd, type Scene, scenes } from './crowd.ts'
 import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
@@ -23,8 +24,6 @@ const { values } = parseArgs({
 
 const database = await SimulatedDatabase.open()
 if (values.breaks) {
-  // Its hooks see every module that is loaded after it.
-  const { printTable } = await import('./breaks.ts')
   await printTable(database, { seeds: whole(values.seeds ?? '2000'), only: values.only })
 } else if (values.crowd) await playScenes()
 else if (values.seed === undefined) await playMany()

@@ -1,5 +1,7 @@
+import { readFileSync } from 'node:fs'
 import { afterAll, expect, test, vi } from 'vitest'
 import { newSeed } from '../seed.ts'
+import { breaks } from './breaks.ts'
 import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
 import { simulate } from './simulate.ts'
@@ -36,4 +38,11 @@ test.runIf(process.env.TEST_ALL === '1')('no promise is broken with new seeds', 
 test('a seed repeats exactly', async () => {
   const [once, again] = [await simulate(database, 1), await simulate(database, 1)]
   expect(again.log).toEqual(once.log)
+})
+
+test('each fix that `--breaks` undoes still stands in its file', () => {
+  const gone = breaks.filter(
+    ({ file, from }) => readFileSync(file, 'utf8').split(from).length !== 2,
+  )
+  expect(gone).toEqual([])
 })
