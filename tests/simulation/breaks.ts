@@ -98,9 +98,9 @@ export const breaks: readonly Break[] = [
   },
   {
     name: 'claim: it ignores the claims of others',
-    file: `${relay}/send/group-sql.ts`,
-    from: 'const isUnclaimed = sql`(${isClaimed} is not true)`',
-    to: 'const isUnclaimed = sql`true`',
+    file: `${relay}/pick/delivery.ts`,
+    from: 'export const isClaimed = sql`(sending_until',
+    to: 'export const isClaimed = sql`(false and sending_until',
     theme: 'leaving',
   },
   {
