@@ -25,7 +25,6 @@ import { createWatch, type PoolCounts } from './watch/watch.ts'
 export interface BackendOptions {
   database: Database
   hasRoom?: HasRoom
-  /** The connections to the database; undefined if it has none. */
   pool?: (() => PoolCounts) | undefined
   /** 32 bytes each, the newest first. */
   encryptionKeys: readonly Buffer[]
@@ -34,7 +33,6 @@ export interface BackendOptions {
   dashboard: Dashboard | undefined
   /** True if no other process uses this database. Leases in it are then from a dead process. */
   alone: boolean
-  /** How many proxies in front may name the client's address. */
   trustedProxies?: number
   metricsToken?: string | undefined
   log: Log

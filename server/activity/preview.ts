@@ -12,7 +12,6 @@ const failedMs = 20_000
 /** Fewer users than this open the dashboard within ten minutes. */
 const mostKept = 5_000
 
-/** How the read of a preview ended. */
 type Outcome = { preview: Preview } | { error: unknown }
 
 /**

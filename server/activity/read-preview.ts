@@ -46,7 +46,6 @@ export const readLimits: Readonly<ReadLimits> = {
   slowMs: 1_000,
 }
 
-/** A preview is about so many days. */
 export const previewDays = 7
 
 const dayMs = 24 * 60 * 60_000

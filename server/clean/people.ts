@@ -15,7 +15,6 @@ const noteEveryDays = 30
 /** A user who has had neither a session nor a connection for a year is deleted. The last note may be a month older. */
 const keepDays = 365 + noteEveryDays
 
-/** Deletes what nobody can use any more, in batches. */
 export async function deleteUnused(
   database: Database,
   now: Date,

@@ -13,12 +13,8 @@ export class FolderInUse extends Error {}
 export class UnusableFolder extends Error {}
 
 /**
- * Locks the data folder for this process, because PGlite would let two processes write to it at
- * once.
- *
- * We use SQLite only as a lock. Its lock belongs to the operating system and ends with the process,
- * even after a crash. So there is never a stale lock. Only the error message needs the file with
- * the process id.
+ * Locks the data folder for this process, because PGlite would let two write to it at once. SQLite is only the lock: it
+ * belongs to the operating system and ends with the process (decision 102).
  * @throws FolderInUse that names the process that holds the folder.
  */
 export function lockFolder(folder: string): FolderLock {

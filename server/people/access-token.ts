@@ -121,7 +121,6 @@ export function createWithAccess({
   }
 }
 
-/** Whether to refresh the access token of a connection before the next call. */
 export function endsSoon({ accessExpiresAt }: Pick<Connection, 'accessExpiresAt'>): boolean {
   return accessExpiresAt !== null && accessExpiresAt.getTime() - Date.now() < marginMs
 }

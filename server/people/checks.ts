@@ -42,7 +42,6 @@ const queues = [
 ]
 
 interface CheckTimes {
-  /** How often to look for connections whose check is due. */
   pollMs: number
   askAgainMs: number
 }
@@ -188,7 +187,6 @@ export function createChecks(
     }
   }
 
-  /** Takes the connection of a queue that has waited for the longest time. */
   async function takeNext(isDue: SQL): Promise<Connection | undefined> {
     const due = sql`(
       select id from ${connections} where ${isDue}

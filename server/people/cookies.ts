@@ -28,13 +28,11 @@ interface Cookies {
 }
 
 export interface CookieOptions {
-  /** The origin of the dashboard. */
   appUrl: string
   /** The oldest one, which stays while keys are rotated. */
   encryptionKey: Buffer
 }
 
-/** Creates what keeps the session's token in the browser. */
 export function createCookies({ appUrl, encryptionKey }: CookieOptions): Cookies {
   const secure = appUrl.startsWith('https:')
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).

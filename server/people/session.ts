@@ -19,11 +19,9 @@ const unsigned = 'new.'
 interface Session {
   tokenHash: string
   userId: string
-  /** The name of the user to the pages of this browser. */
   person: string
 }
 
-/** A browser that begins or completes an authorization. */
 export interface Browser {
   tokenHash: string
   /** Undefined until the browser has completed its first authorization. */
@@ -77,7 +75,6 @@ export interface Sessions {
   endOthers(c: Context): Promise<void>
 }
 
-/** Creates the sessions of a backend. Only a completed authorization stores one. */
 export function createSessions(
   database: Database,
   { now, ...options }: CookieOptions & { now: () => Date },
@@ -206,7 +203,6 @@ export function createSessions(
 const hashesOf = (cookies: readonly { tokenHash: string }[]) =>
   cookies.map(({ tokenHash }) => tokenHash)
 
-/** Whether a session has not ended at this time. */
 const isLive = (at: Date) =>
   and(gt(sessions.expiresAt, at), gt(sessions.createdAt, later(at, -longestLifetimeMs)))
 

@@ -3,7 +3,6 @@ import { link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Log } from '../log.ts'
 
-/** Encrypts values that must not be readable in the database. */
 export interface Vault {
   /**
    * Encrypts a value.
@@ -61,7 +60,6 @@ export function createVault(keys: readonly Buffer[]): Vault {
   }
 }
 
-/** A part of a sealed value; empty if it is missing. */
 function partOf(sealed: string, index: number): string {
   return sealed.split('.')[index] ?? ''
 }

@@ -129,7 +129,6 @@ export function createBreaks(): () => Promise<void> {
   }
 }
 
-/** Divides ids into batches for calls that take at most `size` of them. */
 function batchesOf(ids: readonly string[], size: number): string[][] {
   return Array.from({ length: Math.ceil(ids.length / size) }, (_, at) =>
     ids.slice(at * size, (at + 1) * size),

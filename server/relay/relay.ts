@@ -34,7 +34,6 @@ export interface Relay {
   stop(): Promise<void>
 }
 
-/** Creates the relay. It leases due channels and sends their pending deliveries in order. */
 export function createRelay(dependencies: RelayDependencies): Relay {
   const processId = randomUUID()
   const { work, reportIgnored } = createWork({

@@ -76,7 +76,6 @@ export function createWatch({
   database: Database
   hasRoom: HasRoom
   providers: Providers
-  /** The connections to the database; undefined if it has none. */
   pool: (() => PoolCounts) | undefined
   /** When the relay's loop last looked for work without an error, by `performance.now()`. */
   turnedAt: () => number

@@ -55,7 +55,6 @@ export interface CatchUp {
   stop(): Promise<void>
 }
 
-/** Creates the search for changes that no webhook has brought. */
 export function createCatchUp(
   dependencies: SearchDependencies,
   times: CatchUpTimes = catchUpTimes,
@@ -71,7 +70,6 @@ export function createCatchUp(
   /** A search that begins earlier leaves the end of an absence to webhooks. */
   let completeFrom = Number.NEGATIVE_INFINITY
 
-  /** Keeps the table `crm_accounts`, which says when to search each account. */
   async function keepSchedule(): Promise<number> {
     const now = performance.now()
     const isFirst = addedAt === Number.NEGATIVE_INFINITY

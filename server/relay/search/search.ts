@@ -77,7 +77,6 @@ export function createSearch(
     return row && { ...row, provider: account.crm }
   }
 
-  /** The properties that a ticked rule of a connected user is about. */
   async function propertiesOfRules(account: Account): Promise<DealProperty[]> {
     const rows = await database
       .select({ ruleIds: rules.ruleIds })
@@ -146,7 +145,6 @@ export function createSearch(
   }
 }
 
-/** A change of a property as an event. */
 function eventOf(of: Omit<DealEvent, 'key' | 'occurredAt'>, occurredAt: Date): DealEvent {
   const { accountId, dealId, property, value } = of
   const parts = ['search', accountId, dealId, property, value, occurredAt.getTime()]

@@ -36,7 +36,6 @@ interface EndDependencies {
 
 export type Ends = ReturnType<typeof createEnds>
 
-/** Creates the functions for deliveries that get no message now: they end as ignored or dead, or they are put off. */
 export function createEnds({ database, providers, log, processId }: EndDependencies) {
   /** How many deliveries were ignored since the last report, by reason. */
   const ignored = new Map<string, number>()
@@ -99,7 +98,6 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
       return whileLeased(await recordPutOff(database, processId, group, options))
     },
 
-    /** Logs what was ignored since the last report. */
     reportIgnored,
   }
 }
@@ -125,10 +123,6 @@ interface FailureDependencies {
 
 export type Failures = ReturnType<typeof createFailures>
 
-/**
- * Creates the functions that decide what follows a failure: another try, the end, or a broken connection. Of the chat's
- * answers, `afterAnswer` in send.ts decides which are failures.
- */
 export function createFailures({
   database,
   vault,

@@ -25,7 +25,6 @@ import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
 import { recordRateLimit, recordSent } from './record.ts'
 
-/** A message and the deliveries that it covers. */
 export interface Parcel {
   group: Group
   message: ChatMessage
@@ -115,7 +114,6 @@ export function createSend({
     }
   }
 
-  /** Does what the chat's answer asks for: records the message as sent, tries it again later, or ends it. */
   async function afterAnswer(
     answer: PostOutcome,
     { group, message, ruleIds }: Parcel,
@@ -152,10 +150,7 @@ export function createSend({
     }
   }
 
-  /**
-   * Records that the chat has the message. Repeats this until it succeeds, instead of sending
-   * again.
-   */
+  /** Repeats until it succeeds: otherwise Slack would get the message again. */
   async function recordUntilRecorded(group: Group): ReturnType<typeof recordSent> {
     for (;;) {
       try {

@@ -1,19 +1,7 @@
 // `send/` gets a channel that this process leases, works on its next delivery, and returns what the channel needs next.
-// This file calls the stages, from top to bottom:
-//
-//   pick/next.ts         channel      → Delivery       the first one that need not wait
-//   send/ready.ts        Delivery     → Readiness      an OpenRoute, or what prevents a message now
-//   send/tell.ts         Delivery     → Decided        ends what needs no message. Calls these:
-//     pick/following.ts  Delivery     → DeliveryPage   a digest looks at those after it, too
-//     decide/change.ts   DeliveryPage → Candidate      reads the stages, and finds the rules that may apply
-//     decide/change.ts   Candidate    → Change         reads the deal, and its links if the decision needs them
-//     decide/rules.ts    Change       → Decision       a pure function
-//     write/message.ts   Decision     → MessageEntry   what a message says of the Change
-//   parcelOf, below      Decided      → Parcel         reads the owner; write/ makes the message, for several a digest
-//   send/send.ts         Parcel       → NextStep       waits, claims, posts, records
-//
-// Each delivery ends as sent, ignored or dead, or it stays pending until its next try. The chat gets each event once,
-// except if its answer is lost, or is not recorded before the claim ends.
+// This file calls the stages, which docs/server/relay.md draws. Each delivery ends as sent, ignored or dead, or it stays
+// pending until its next try. The chat gets each event once, except if its answer is lost, or is not recorded before the
+// claim ends.
 
 import type { CountCall } from '../../database/call-counter.ts'
 import type { Database } from '../../database/open.ts'
@@ -67,7 +55,6 @@ interface Work {
   reportIgnored: () => void
 }
 
-/** Creates the function that works on a channel. */
 export function createWork(dependencies: WorkDependencies): Work {
   const { database, providers, times, processId } = dependencies
   const turns = createWorkspaceTurns(dependencies.countCall)
@@ -131,7 +118,6 @@ export function createWork(dependencies: WorkDependencies): Work {
     }
   }
 
-  /** Sends the message about a change, or about several with one digest. */
   async function tell(first: DealDelivery, route: OpenRoute): Promise<NextStep> {
     const maybeRepeats = first.claimedUntil !== null
     const isDigest =
