@@ -1,4 +1,3 @@
-import type { Hono } from 'hono'
 import { createSandbox } from '../stand-ins/sandbox.ts'
 import { operatorToken } from './activity/operator-answers.ts'
 import { sendLastAgain } from './activity/retry-all.ts'
@@ -10,13 +9,13 @@ import type { HasRoom } from './database/room.ts'
 import { createRateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
 import type { Dashboard } from './page/serve.ts'
-import { type Checks, createChecks } from './people/checks.ts'
+import { createChecks } from './people/checks.ts'
 import { createSessions } from './people/session.ts'
 import { createVault } from './people/vault.ts'
 import { createProviders } from './providers/create.ts'
 import { createInbox } from './relay/receive/inbox.ts'
-import { createRelay, type Relay } from './relay/relay.ts'
-import { type CatchUp, createCatchUp } from './relay/search/schedule.ts'
+import { createRelay } from './relay/relay.ts'
+import { createCatchUp } from './relay/search/schedule.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import type { Addresses } from './settings/settings.ts'
 import { countRefusedWebhooks } from './watch/refused-webhooks.ts'
@@ -40,13 +39,6 @@ export interface BackendOptions {
   times?: RelayTimes
 }
 
-export interface Backend extends Context {
-  app: Hono
-  relay: Relay
-  catchUp: CatchUp
-  checks: Checks
-}
-
 /** Creates the whole backend. Opens no port and no file, and does not start its work in the background. */
 export function createBackend({
   database,
@@ -61,7 +53,7 @@ export function createBackend({
   log,
   now = () => new Date(),
   times = relayTimes,
-}: BackendOptions): Backend {
+}: BackendOptions) {
   const { appUrl, apiUrl } = addresses
   const vault = createVault(encryptionKeys)
   const encryptionKey = encryptionKeys.at(-1)

@@ -46,11 +46,6 @@ interface CheckTimes {
   askAgainMs: number
 }
 
-export interface Checks {
-  start(): void
-  stop(): Promise<void>
-}
-
 interface CheckDependencies {
   database: Database
   vault: Vault
@@ -144,6 +139,8 @@ function createCheck(
   }
 }
 
+export type Checks = ReturnType<typeof createChecks>
+
 /**
  * Creates the daily checks of all connections. Nobody else notices that an app was uninstalled as long as there is
  * nothing to send, or that a broken connection works again. Each connection has its own time of day.
@@ -151,7 +148,7 @@ function createCheck(
 export function createChecks(
   dependencies: CheckDependencies,
   times: CheckTimes = { pollMs: 5_000, askAgainMs },
-): Checks {
+) {
   const { database, log } = dependencies
   const { pollMs } = times
   const check = createCheck(dependencies, times)

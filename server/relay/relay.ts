@@ -24,17 +24,7 @@ interface RelayDependencies {
   times: RelayTimes
 }
 
-export interface Relay {
-  start(): Promise<void>
-  /** Tells the relay that a channel is due now. */
-  wake(): void
-  /** When the loop last looked for work without an error, by `performance.now()`. */
-  turnedAt(): number
-  /** Resolves after the results of all running calls are recorded. */
-  stop(): Promise<void>
-}
-
-export function createRelay(dependencies: RelayDependencies): Relay {
+export function createRelay(dependencies: RelayDependencies) {
   const processId = randomUUID()
   const { work, reportIgnored } = createWork({
     ...dependencies,
@@ -46,6 +36,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
     start: loop.start,
     wake: loop.wake,
     turnedAt: loop.turnedAt,
+    /** Resolves after the results of all running calls are recorded. */
     async stop() {
       await loop.stop()
       reportIgnored()

@@ -80,6 +80,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
     log.error(event, errorFields(error))
   }
 
+  /** Tells the loop that a channel is due now. */
   function wake(): void {
     timesWoken++
     due = true
@@ -188,6 +189,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   return {
     wake,
     isStopping: () => stopping,
+    /** When the loop last looked for work without an error, by `performance.now()`. */
     turnedAt: () => turnedAt,
     async start(): Promise<void> {
       if (alone) await endAllLeases(database)

@@ -49,16 +49,12 @@ const catchUpTimes: CatchUpTimes = {
   afterErrorMs: 10 * 60_000,
 }
 
-export interface CatchUp {
-  /** Searches the accounts, a few at a time, and each one every hour. */
-  start(): void
-  stop(): Promise<void>
-}
+export type CatchUp = ReturnType<typeof createCatchUp>
 
 export function createCatchUp(
   dependencies: SearchDependencies,
   times: CatchUpTimes = catchUpTimes,
-): CatchUp {
+) {
   const { database, log } = dependencies
   const search = createSearch(dependencies, {
     retryMs: times.retryMs,
@@ -117,6 +113,7 @@ export function createCatchUp(
   }
 
   return {
+    /** Searches the accounts, a few at a time, and each one every hour. */
     start() {
       running = [
         repeatInBackground(keepSchedule, { firstMs: 0, onError }),

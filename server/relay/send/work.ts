@@ -48,14 +48,7 @@ interface WorkDependencies {
   isStopping: () => boolean
 }
 
-interface Work {
-  /** Works on the next delivery of a channel, or on several with one digest. */
-  work: (channel: string) => Promise<NextStep>
-  /** Logs what was ignored since the last report. */
-  reportIgnored: () => void
-}
-
-export function createWork(dependencies: WorkDependencies): Work {
+export function createWork(dependencies: WorkDependencies) {
   const { database, providers, times, processId } = dependencies
   const turns = createWorkspaceTurns(dependencies.countCall)
   const withAccess = createWithAccess(dependencies)
@@ -79,6 +72,7 @@ export function createWork(dependencies: WorkDependencies): Work {
     reportIgnored: ends.reportIgnored,
   }
 
+  /** Works on the next delivery of a channel, or on several with one digest. */
   async function work(channel: string): Promise<NextStep> {
     const next = await nextDelivery(database, channel)
     if (next.kind === 'nothing') return done
