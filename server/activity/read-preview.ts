@@ -1,11 +1,9 @@
 import type { Preview } from '../../contract/features/preview.ts'
 import type { AvailableRuleId } from '../../contract/rules.ts'
-import type { Database } from '../database/open.ts'
-import type { CrmConnection } from '../people/access-token.ts'
+import type { AccessDependencies, CrmConnection } from '../people/access-token.ts'
 import { routeOf } from '../people/routes.ts'
-import type { Vault } from '../people/vault.ts'
 import type { CrmDeal } from '../providers/deal.ts'
-import type { CrmAccess, Providers } from '../providers/provider.ts'
+import type { CrmAccess } from '../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
 import { formerValue } from '../relay/decide/former-value.ts'
 import {
@@ -68,10 +66,11 @@ interface PastChange {
  * sent. It stops when the user disconnects or connects again. @throws ProviderError
  */
 export function createPreviewReader(
-  { database, vault, providers }: { database: Database; vault: Vault; providers: Providers },
+  dependencies: AccessDependencies,
   limits: ReadLimits,
 ): (connection: CrmConnection) => Promise<Preview> {
-  const spareCall = createSpareCalls({ database, vault, providers })
+  const { database, providers } = dependencies
+  const spareCall = createSpareCalls(dependencies)
   const stageCaches = Object.fromEntries(
     crmIds.map((id) => [id, createStageCache(providers[id])]),
     // The type of Object.fromEntries does not keep the names of the keys.

@@ -4,10 +4,10 @@ import { isTooFarAhead } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
-import type { Names, Providers } from '../providers/provider.ts'
+import type { Names } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
-import { createWithAccess } from './access-token.ts'
+import { type AccessDependencies, createWithAccess } from './access-token.ts'
 import { type Connection, openSecrets } from './connections.ts'
 import {
   accepted,
@@ -18,7 +18,6 @@ import {
   isSame,
   recordRefusal,
 } from './refusals.ts'
-import type { Vault } from './vault.ts'
 
 /**
  * The checks of a queue that one process makes at the same time. A provider that does not answer takes ten seconds of
@@ -46,10 +45,7 @@ interface CheckTimes {
   askAgainMs: number
 }
 
-interface CheckDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
+interface CheckDependencies extends AccessDependencies {
   log: Log
   /**
    * Makes the last message pending again that a user has missed since a time. Only a message shows whether a chat's

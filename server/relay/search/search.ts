@@ -5,13 +5,11 @@
 
 import { createHash } from 'node:crypto'
 import { and, eq, isNull, notInArray } from 'drizzle-orm'
-import type { Database } from '../../database/open.ts'
 import { connections, rules } from '../../database/schema.ts'
 import type { Log } from '../../log.ts'
-import type { CrmConnection } from '../../people/access-token.ts'
-import type { Vault } from '../../people/vault.ts'
+import type { AccessDependencies, CrmConnection } from '../../people/access-token.ts'
 import type { DealEvent } from '../../providers/deal.ts'
-import type { CrmAccess, Providers } from '../../providers/provider.ts'
+import type { CrmAccess } from '../../providers/provider.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
 import { propertiesOf } from '../decide/rules.ts'
 import {
@@ -39,10 +37,7 @@ export interface Account {
   searchedUntilMs: number
 }
 
-export interface SearchDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
+export interface SearchDependencies extends AccessDependencies {
   inbox: Inbox
   log: Log
 }

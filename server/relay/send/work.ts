@@ -3,13 +3,9 @@
 // pending until its next try. The chat gets each event once, except if its answer is lost, or is not recorded before the
 // claim ends.
 
-import type { CountCall } from '../../database/call-counter.ts'
-import type { Database } from '../../database/open.ts'
-import type { Log } from '../../log.ts'
 import { createWithAccess } from '../../people/access-token.ts'
-import type { Vault } from '../../people/vault.ts'
-import type { Providers } from '../../providers/provider.ts'
 import { createChangeReader, type ReadBy } from '../decide/change.ts'
+import type { RelayParts } from '../parts.ts'
 import {
   type DealDelivery,
   type Delivery,
@@ -20,7 +16,6 @@ import {
 import { nextDelivery } from '../pick/next.ts'
 import { done, goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
 import { createWorkspaceTurns } from '../schedule/pauses.ts'
-import type { RelayTimes } from '../times.ts'
 import { digestOf } from '../write/digest.ts'
 import { type MessageEntry, messageFor, plainMessageFor, testMessage } from '../write/message.ts'
 import { createEnds, createFailures } from './end.ts'
@@ -36,19 +31,7 @@ const mostOfAccount = 100
 const laterMs = 500
 const apartMs = 20
 
-interface WorkDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
-  log: Log
-  times: RelayTimes
-  /** The id of this process, which holds the leases. */
-  processId: string
-  countCall: CountCall | undefined
-  isStopping: () => boolean
-}
-
-export function createWork(dependencies: WorkDependencies) {
+export function createWork(dependencies: RelayParts) {
   const { database, providers, times, processId } = dependencies
   const turns = createWorkspaceTurns(dependencies.countCall)
   const withAccess = createWithAccess(dependencies)
