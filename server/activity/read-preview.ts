@@ -24,25 +24,19 @@ import {
 import { plainTextOf } from '../relay/write/message.ts'
 
 /** How much a preview reads. Tests use other values. */
-export interface ReadLimits {
-  mostDeals: number
-  /** A few deals may have long histories. This many changes take a second of processor time. */
-  mostChanges: number
-  /** The wait after a failed call to the CRM, in ms. It doubles with each try. */
-  retryMs: number
-  /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
-  accountsAtOnce: number
-  /** A call that waits longer for its answer does not count among them, in ms. */
-  slowMs: number
-}
-
-export const readLimits: Readonly<ReadLimits> = {
+export const readLimits = {
   mostDeals: 1_000,
+  /** A few deals may have long histories. This many changes take a second of processor time. */
   mostChanges: 100_000,
+  /** The wait after a failed call to the CRM, in ms. It doubles with each try. */
   retryMs: 100,
+  /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
   accountsAtOnce: 10,
+  /** A call that waits longer for its answer does not count among them, in ms. */
   slowMs: 1_000,
 }
+
+export type ReadLimits = Readonly<typeof readLimits>
 
 export const previewDays = 7
 

@@ -30,24 +30,18 @@ const leaseSeconds = 90
 const shortAbsenceMs = 60_000
 
 /** How long the search for missed changes waits, in milliseconds. Tests use shorter times. */
-export interface CatchUpTimes {
-  pollMs: number
-  /** The pause after each search, so that thousands of accounts after a start leave time for other work. */
-  pauseMs: number
-  /** The wait until an account is searched again. */
-  everyMs: number
-  /** The wait after a failed call. It doubles with each try. */
-  retryMs: number
-  afterErrorMs: number
-}
-
-const catchUpTimes: CatchUpTimes = {
+const catchUpTimes = {
   pollMs: 30_000,
+  /** The pause after each search, so that thousands of accounts after a start leave time for other work. */
   pauseMs: 500,
+  /** The wait until an account is searched again. */
   everyMs: 60 * 60_000,
+  /** The wait after a failed call. It doubles with each try. */
   retryMs: 1_000,
   afterErrorMs: 10 * 60_000,
 }
+
+type CatchUpTimes = Readonly<typeof catchUpTimes>
 
 export type CatchUp = ReturnType<typeof createCatchUp>
 
