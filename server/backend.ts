@@ -1,4 +1,3 @@
-import type { Hono } from 'hono'
 import { createSandbox } from '../stand-ins/sandbox.ts'
 import { operatorToken } from './activity/operator-answers.ts'
 import { sendLastAgain } from './activity/retry-all.ts'
@@ -10,13 +9,13 @@ import type { HasRoom } from './database/room.ts'
 import { createRateLimits } from './http/rate-limit.ts'
 import type { Log } from './log.ts'
 import type { Dashboard } from './page/serve.ts'
-import { type Checks, createChecks } from './people/checks.ts'
+import { createChecks } from './people/checks.ts'
 import { createSessions } from './people/session.ts'
 import { createVault } from './people/vault.ts'
 import { createProviders } from './providers/create.ts'
 import { createInbox } from './relay/receive/inbox.ts'
-import { createRelay, type Relay } from './relay/relay.ts'
-import { type CatchUp, createCatchUp } from './relay/search/schedule.ts'
+import { createRelay } from './relay/relay.ts'
+import { createCatchUp } from './relay/search/schedule.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import type { Addresses } from './settings/settings.ts'
 import { countRefusedWebhooks } from './watch/refused-webhooks.ts'
@@ -25,7 +24,6 @@ import { createWatch, type PoolCounts } from './watch/watch.ts'
 export interface BackendOptions {
   database: Database
   hasRoom?: HasRoom
-  /** The connections to the database; undefined if it has none. */
   pool?: (() => PoolCounts) | undefined
   /** 32 bytes each, the newest first. */
   encryptionKeys: readonly Buffer[]
@@ -34,19 +32,11 @@ export interface BackendOptions {
   dashboard: Dashboard | undefined
   /** True if no other process uses this database. Leases in it are then from a dead process. */
   alone: boolean
-  /** How many proxies in front may name the client's address. */
   trustedProxies?: number
   metricsToken?: string | undefined
   log: Log
   now?: () => Date
   times?: RelayTimes
-}
-
-export interface Backend extends Context {
-  app: Hono
-  relay: Relay
-  catchUp: CatchUp
-  checks: Checks
 }
 
 /** Creates the whole backend. Opens no port and no file, and does not start its work in the background. */
@@ -63,7 +53,7 @@ export function createBackend({
   log,
   now = () => new Date(),
   times = relayTimes,
-}: BackendOptions): Backend {
+}: BackendOptions) {
   const { appUrl, apiUrl } = addresses
   const vault = createVault(encryptionKeys)
   const encryptionKey = encryptionKeys.at(-1)

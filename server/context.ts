@@ -15,21 +15,16 @@ export interface Context {
   providers: Providers
   sessions: Sessions
   limits: RateLimits
-  /** Where webhooks leave their events. */
   inbox: Inbox
-  /** Tells the relay that a channel is due now. */
   wakeRelay: () => void
   /** Counts the webhooks that the server refused. */
   refusedWebhooks: RefusedWebhooks
   /** The bearer token of `npm run relay`. */
   operatorToken: string
-  /** What the operator can watch. */
   watch: Watch
   /** The bearer token of GET /metrics. Without one, only programs on this machine may read it, if APP_URL and API_URL are there. */
   metricsToken: string | undefined
-  /** The origin at which people open the dashboard, without a trailing slash. */
   appUrl: string
-  /** The address at which providers call the server, without a trailing slash. */
   apiUrl: string
   now: () => Date
   log: Log

@@ -21,7 +21,6 @@ export interface Log extends Write {
 export const logLevels = ['error', 'warn', 'info', 'debug'] as const
 export type LogLevel = (typeof logLevels)[number]
 
-/** Creates a log that gives each line to this function. */
 export function logTo(write: (level: LogLevel, ...line: Parameters<Write>) => void): Log {
   const at =
     (level: LogLevel): Write =>
@@ -33,7 +32,6 @@ export function logTo(write: (level: LogLevel, ...line: Parameters<Write>) => vo
 /** sd-daemon(3): the journal of systemd takes the priority from the begin of a line. */
 const priorities = { error: '<3>', warn: '<4>', info: '<6>', debug: '<7>' }
 
-/** Writes to standard error. */
 export function writeLines(level: LogLevel, text: string): void {
   const { JOURNAL_STREAM: journal } = process.env
   // A program that the server's unit starts may write elsewhere.

@@ -18,7 +18,6 @@ import { dataDirError, listenError } from './settings/open-errors.ts'
 import type { Settings } from './settings/settings.ts'
 import { logLinesLost, watchProcess } from './watch/metrics.ts'
 
-/** How long requests that run when the server stops may take. */
 const requestGraceMs = 8_000
 /** Process managers often kill a process that does not end within ten seconds. */
 const stopWithinMs = 9_500

@@ -10,7 +10,6 @@ import { countDeliveries } from './operator.ts'
 
 const crms = sql`${sql.param([...crmIds])}::text[]`
 
-/** The condition that a row of `crm_accounts` or `deal_events` is of an account. */
 export const isOf = (id: string): SQL => sql`account_id = ${id} and crm = any(${crms})`
 
 /** Selects the ids of an account's users: who is known by it, and who has connected it. */
@@ -56,7 +55,6 @@ export async function readAccount(database: Database, id: string): Promise<{ kno
   return { ...row, ...(await countDeliveries(database, isOfUsers)) }
 }
 
-/** From now on, the messages of an account wait. */
 export async function pauseAccount(database: Database, id: string): Promise<void> {
   // The search may not have added an account yet that somebody has just connected. Nothing before that is missing.
   await database.execute(

@@ -8,7 +8,6 @@ import { isOf, pauseAccount, usersOf } from './account.ts'
 interface Dependencies {
   database: Database
   endGrant: (removed: RemovedConnection) => Promise<void>
-  /** Waits for the messages that are being sent to a user. */
   sendingEnded: (database: Database, userId: string) => Promise<void>
 }
 

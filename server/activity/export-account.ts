@@ -2,13 +2,11 @@ import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
 import { isOf, usersOf } from './account.ts'
 
-/** So many rows are in memory at a time. */
 const pageRows = 1_000
 
 /** The columns of an index, each with its type. What the condition of a list fixes may stand before them. */
 type Order = Readonly<Record<string, string>>
 
-/** Reads a list page by page along an index. */
 async function* pagesOf(database: Database, from: SQL, order: Order): AsyncGenerator<string> {
   const names = Object.keys(order)
   const listOf = (parts: SQL[]) => sql.join(parts, sql`, `)

@@ -95,10 +95,8 @@ function folded(text: string): string {
 
 export const isSearch = ({ q, rule }: ActivityFilter) => q !== undefined || rule !== undefined
 
-/** One page of a user's list. */
 export interface ListPage {
   limit: number
-  /** The page begins after this position. */
   before: Position | undefined
   filter: ActivityFilter
 }

@@ -1,8 +1,5 @@
-// `activity/` is not the relay. It gets a user or the operator, and returns what became of deliveries. A user never sees another one's. Most
-// functions only read what the stages have stored. To send a failed delivery again, `revive`
-// (send-again.ts) makes it pending and its channel due. `storeTestMessage` (test-message.ts) stores a new
-// delivery. The stages do the rest. Only the preview calls a service. This file has a user's list, find.ts what a filter
-// finds, summary.ts the counts, reasons.ts the words.
+// `activity/` returns what became of deliveries, to their user or to the operator, and can make failed ones pending again.
+// The relay does the rest. Only the preview calls a service. A user never sees another one's.
 
 import { type SQL, sql } from 'drizzle-orm'
 import type { Activity, ActivityItem, ActivityState } from '../../contract/features/activity.ts'
@@ -47,7 +44,6 @@ export const isPaused = sql`(${paused} > ${pauseFrom} and ${paused} >= ${nextTry
 /** When the delivery is tried next, in ISO 8601. Null if that is at once. */
 export const nextTryAt = sql`case when ${nextTry} > ${pauseFrom} then ${isoTime(nextTry)} end`
 
-/** Reads one page of a user's list, the newest first. */
 export async function readActivity(
   dependencies: Dependencies,
   userId: string,
@@ -73,7 +69,6 @@ export async function readActivity(
     : { items, next: stop.position, searchedTo: stop.at }
 }
 
-/** Whether a text has the form of an item's id. */
 export const isItemId = (text: string) => /^\d{1,18}$/.test(text)
 
 /** Reads the items with these ids that a user has, the newest first. */

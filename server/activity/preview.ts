@@ -1,9 +1,6 @@
 import type { Preview } from '../../contract/features/preview.ts'
 import { createCache } from '../cache.ts'
-import type { Database } from '../database/open.ts'
-import type { CrmConnection } from '../people/access-token.ts'
-import type { Vault } from '../people/vault.ts'
-import type { Providers } from '../providers/provider.ts'
+import type { AccessDependencies, CrmConnection } from '../people/access-token.ts'
 import { createPreviewReader, previewDays, type ReadLimits, readLimits } from './read-preview.ts'
 
 const freshMs = 10 * 60_000
@@ -12,7 +9,6 @@ const failedMs = 20_000
 /** Fewer users than this open the dashboard within ten minutes. */
 const mostKept = 5_000
 
-/** How the read of a preview ended. */
 type Outcome = { preview: Preview } | { error: unknown }
 
 /**
@@ -21,7 +17,7 @@ type Outcome = { preview: Preview } | { error: unknown }
  * @throws ProviderError
  */
 export function createPreview(
-  dependencies: { database: Database; vault: Vault; providers: Providers },
+  dependencies: AccessDependencies,
   limits: ReadLimits = readLimits,
   now: () => number = () => performance.now(),
 ): (connection: CrmConnection) => Preview {

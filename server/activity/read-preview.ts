@@ -1,11 +1,9 @@
 import type { Preview } from '../../contract/features/preview.ts'
 import type { AvailableRuleId } from '../../contract/rules.ts'
-import type { Database } from '../database/open.ts'
-import type { CrmConnection } from '../people/access-token.ts'
+import type { AccessDependencies, CrmConnection } from '../people/access-token.ts'
 import { routeOf } from '../people/routes.ts'
-import type { Vault } from '../people/vault.ts'
 import type { CrmDeal } from '../providers/deal.ts'
-import type { CrmAccess, Providers } from '../providers/provider.ts'
+import type { CrmAccess } from '../providers/provider.ts'
 import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
 import { formerValue } from '../relay/decide/former-value.ts'
 import {
@@ -26,27 +24,20 @@ import {
 import { plainTextOf } from '../relay/write/message.ts'
 
 /** How much a preview reads. Tests use other values. */
-export interface ReadLimits {
-  mostDeals: number
-  /** A few deals may have long histories. This many changes take a second of processor time. */
-  mostChanges: number
-  /** The wait after a failed call to the CRM, in ms. It doubles with each try. */
-  retryMs: number
-  /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
-  accountsAtOnce: number
-  /** A call that waits longer for its answer does not count among them, in ms. */
-  slowMs: number
-}
-
-export const readLimits: Readonly<ReadLimits> = {
+export const readLimits = {
   mostDeals: 1_000,
+  /** A few deals may have long histories. This many changes take a second of processor time. */
   mostChanges: 100_000,
+  /** The wait after a failed call to the CRM, in ms. It doubles with each try. */
   retryMs: 100,
+  /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
   accountsAtOnce: 10,
+  /** A call that waits longer for its answer does not count among them, in ms. */
   slowMs: 1_000,
 }
 
-/** A preview is about so many days. */
+export type ReadLimits = Readonly<typeof readLimits>
+
 export const previewDays = 7
 
 const dayMs = 24 * 60 * 60_000
@@ -69,10 +60,11 @@ interface PastChange {
  * sent. It stops when the user disconnects or connects again. @throws ProviderError
  */
 export function createPreviewReader(
-  { database, vault, providers }: { database: Database; vault: Vault; providers: Providers },
+  dependencies: AccessDependencies,
   limits: ReadLimits,
 ): (connection: CrmConnection) => Promise<Preview> {
-  const spareCall = createSpareCalls({ database, vault, providers })
+  const { database, providers } = dependencies
+  const spareCall = createSpareCalls(dependencies)
   const stageCaches = Object.fromEntries(
     crmIds.map((id) => [id, createStageCache(providers[id])]),
     // The type of Object.fromEntries does not keep the names of the keys.

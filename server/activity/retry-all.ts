@@ -22,12 +22,10 @@ interface Dependencies {
   providers: Providers
 }
 
-/** The most messages that one call sends again. */
 const mostAtOnce = 1_000
 /** How many of the newest failed messages it looks at to find them. */
 const mostLookedAt = 2_000
 
-/** Which failed messages. */
 export interface Which {
   filter: Omit<ActivityFilter, 'state'>
   /** Only those that failed because a connection was broken. */
@@ -99,7 +97,6 @@ async function findFailed(
   return { ids: ids.slice(0, mostAtOnce), reasons, more: ids.length > mostAtOnce || hasOlder }
 }
 
-/** Counts what `sendAllAgain` would send again. */
 export async function countRetryable(
   dependencies: Dependencies,
   userId: string,

@@ -13,7 +13,6 @@ export interface Day {
   start: Date
 }
 
-/** Counts a user's messages: by rule and by day, since the start of the first day. */
 export async function readSummary(
   database: Database,
   userId: string,

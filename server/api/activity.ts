@@ -25,7 +25,6 @@ import { registry } from '../providers/registry.ts'
 const dayMs = 24 * 60 * 60 * 1000
 const minuteMs = 60 * 1000
 
-/** What became of the messages of a user, and sending a failed one again. */
 export function activityRoutes({ database, providers, sessions, limits, wakeRelay, now }: Context) {
   return new Hono()
     .get(summaryCall.path, async (c) => {
@@ -120,7 +119,6 @@ export function activityRoutes({ database, providers, sessions, limits, wakeRela
     })
 }
 
-/** @throws ApiError if the query has another value than a number from 1 to `most`. */
 function wholeNumber(
   c: Call,
   name: string,

@@ -67,7 +67,6 @@ type Outcome = v.InferInput<typeof sealedResult>['outcome']
 const resultWithinMs = 25_000
 const askEveryMs = 200
 
-/** The authorization code flow: to the provider's consent page, and back from it. */
 export function authorizationRoutes(provider: ProviderId, context: Context) {
   const { database, vault, sessions, limits, providers, wakeRelay, appUrl, now, log } = context
   // The browser comes back to the dashboard's page, and that page makes the callback call.
@@ -133,7 +132,6 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     }
   }
 
-  /** The error that the caller gets. */
   function refusalOf(error: unknown): ApiError {
     if (error instanceof AuthorizationEnded) return invalidState()
     if (!(error instanceof ProviderError)) return internalError()

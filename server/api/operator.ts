@@ -16,9 +16,7 @@ import { readStored, readTotals } from '../watch/stored.ts'
 /** The command waits for an answer for a minute. */
 const deleteMs = 20_000
 
-/**
- * What `npm run relay` asks the server. It runs on the same machine and needs the server's key.
- */
+/** What `npm run relay` asks the server. It runs on the same machine and needs the server's key. */
 export function operatorRoutes(
   context: Pick<
     Context,

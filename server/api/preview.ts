@@ -4,7 +4,6 @@ import { createPreview } from '../activity/preview.ts'
 import type { Context } from '../context.ts'
 import { createWithCrm } from './connected.ts'
 
-/** What each rule would have sent. */
 export function previewRoutes(context: Context) {
   const previewOf = createPreview(context)
   const withCrm = createWithCrm(context)

@@ -6,7 +6,6 @@ import { ApiError } from '../http/errors.ts'
 import { isRead } from '../http/origin.ts'
 import { nobody } from '../people/session.ts'
 
-/** Signing out: of this browser, or with `others=true` of all others. */
 export function sessionRoutes({ sessions }: Context) {
   return new Hono().delete(endSessionCall.path, async (c) => {
     if (c.req.query('others') === 'true') await sessions.endOthers(c)

@@ -14,7 +14,6 @@ import { connectedOf, refusalInWords } from './connected.ts'
 const waitMs = 8_000
 const lookEveryMs = 100
 
-/** Sending a test message. */
 export function testMessageRoutes(context: Context) {
   const { database, providers, limits, wakeRelay, now } = context
   return new Hono().post(testCall.path, async (c) => {

@@ -35,7 +35,6 @@ export function countWebhooks({ providers, refusedWebhooks }: Context): Middlewa
   }
 }
 
-/** Where each CRM reports changes: one address for all accounts. */
 export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, log }: Context) {
   const routes = new Hono()
   const limitBody = bodyLimit({

@@ -1,12 +1,5 @@
-// What nobody needs any more. This folder is neither in people/ nor in relay/, because it deletes rows of both. It
-// needs only the tables. Soon after the start and then daily, it deletes:
-// - people.ts: sessions that have expired, users without identity and without session (nobody can sign in as them), and
-//   users who have had neither a session nor a connection for a year.
-// - deliveries.ts: events and their deliveries after 30 days, unless a delivery is pending; channels in which nothing
-//   happens; accounts that nobody has connected.
-// - deal-names.ts: names of deals, after the user has disconnected the CRM. The disconnect itself deletes them; the
-//   clean-up only deletes what a crash has left.
-// It works in the background and in batches, so that neither the start nor a request waits for it. What an error or a
+// What nobody needs any more. Soon after the start and then daily, each file here deletes its part, in the background and
+// in batches, so that neither the start nor a request waits for it. This folder needs only the tables. What an error or a
 // stop cuts off, the next run deletes.
 
 import { getTableName, sql } from 'drizzle-orm'
@@ -52,7 +45,6 @@ interface CleanupOptions {
   log: Log
 }
 
-/** Starts the clean-up. */
 export function startCleanup(
   { database, vacuum, hasRoom = () => true, now = () => new Date(), log }: CleanupOptions,
   { firstMs, everyMs, afterErrorMs } = times,

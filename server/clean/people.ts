@@ -3,24 +3,13 @@ import { batchRows, deleteInBatches, inBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { sessions, usedTokens } from '../database/schema.ts'
 
-/** How many rows were deleted. */
-export interface Deleted {
-  usedTokens: number
-  sessions: number
-  users: number
-}
-
 /** Noting each day that somebody is still here would write a row for every user. */
 const noteEveryDays = 30
 /** A user who has had neither a session nor a connection for a year is deleted. The last note may be a month older. */
 const keepDays = 365 + noteEveryDays
 
-/** Deletes what nobody can use any more, in batches. */
-export async function deleteUnused(
-  database: Database,
-  now: Date,
-  signal?: AbortSignal,
-): Promise<Deleted> {
+/** @returns how many rows were deleted. */
+export async function deleteUnused(database: Database, now: Date, signal?: AbortSignal) {
   return {
     usedTokens: await deleteInBatches(database, usedTokens, lt(usedTokens.expiresAt, now), signal),
     sessions: await deleteInBatches(database, sessions, lt(sessions.expiresAt, now), signal),

@@ -12,7 +12,6 @@ import { expandHome } from '../settings/text-file.ts'
 import { exportData, importData, requireEmpty, requireThisRelease } from './copy.ts'
 import { requireStored, storedKeys, withDataFolder } from './running-server.ts'
 
-/** `npm run data -- export|import FILE`: keeps a copy of all data, and moves it to another database. */
 const usage = `Usage: npm run data -- export FILE   writes all data to a new file
        npm run data -- import FILE   reads such a file into an empty database
 First stop the server.`

@@ -15,7 +15,6 @@ import { parseEnv, type Settings } from '../settings/settings.ts'
 import { ask } from './ask.ts'
 import { askServer } from './running-server.ts'
 
-/** `npm run relay -- COMMAND`: what the operator asks the server on this machine, and has it do. */
 const usage = `Usage: npm run relay -- status   what waits, and how many connections are broken
        npm run relay -- count    counts all stored deliveries by state, and the dead ones by reason
        npm run relay -- replay   sends the dead ones of the last three days again
@@ -75,7 +74,6 @@ function readArguments() {
   throw new Error(usage)
 }
 
-/** Shows an account of the CRM, or takes a step on it. */
 async function withAccount(
   settings: Settings,
   id: string,

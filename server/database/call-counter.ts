@@ -30,7 +30,6 @@ export function createCallCounter(
   database: Database,
   now: () => number = () => performance.now(),
 ): CountCall {
-  /** In the order in which they were made. */
   let waiting: Call[] = []
   let isAsking = false
 

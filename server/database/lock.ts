@@ -2,26 +2,20 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 
-export interface FolderLock {
-  release(): void
-}
-
 /** Another process holds the data folder. */
 export class FolderInUse extends Error {}
 
 /** The data folder is damaged or not ours. The text goes on after 'DATA_DIR is …, but'. */
 export class UnusableFolder extends Error {}
 
+export type FolderLock = ReturnType<typeof lockFolder>
+
 /**
- * Locks the data folder for this process, because PGlite would let two processes write to it at
- * once.
- *
- * We use SQLite only as a lock. Its lock belongs to the operating system and ends with the process,
- * even after a crash. So there is never a stale lock. Only the error message needs the file with
- * the process id.
+ * Locks the data folder for this process, because PGlite would let two write to it at once. SQLite is only the lock: it
+ * belongs to the operating system and ends with the process (decision 102).
  * @throws FolderInUse that names the process that holds the folder.
  */
-export function lockFolder(folder: string): FolderLock {
+export function lockFolder(folder: string) {
   mkdirSync(folder, { recursive: true, mode: 0o700 })
   const pidFile = join(folder, 'lock.pid')
   const handle = new DatabaseSync(join(folder, 'lock'))

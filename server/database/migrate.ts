@@ -13,7 +13,6 @@ import * as schema from './schema.ts'
 /** The database must not be used. The message says why. */
 export class Refused extends Error {}
 
-/** A connection to PGlite or PostgreSQL. */
 interface Connection {
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>
 }

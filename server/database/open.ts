@@ -12,7 +12,6 @@ import { logger } from './statements.ts'
 /** PGlite or PostgreSQL. Both have the same SQL dialect, so queries are the same for both. */
 export type Database = PgDatabase<PgQueryResultHKT>
 
-/** The functions that a transaction and a database share. */
 export type Transaction = Pick<Database, 'select' | 'insert' | 'update' | 'delete' | 'execute'>
 
 export interface OpenDatabase {
@@ -67,7 +66,6 @@ function setLimits(set: 'set' | 'set local', statementMs: number): string {
 }
 
 interface PostgresOptions {
-  /** The most connections at a time. */
   poolSize?: number
   /** How long a statement may take; 0 for any time. Migrations have no limit. */
   statementMs?: number

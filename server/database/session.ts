@@ -37,7 +37,6 @@ const wrongOf = (settings: Readonly<Record<string, string>>) => {
 export const setSession = (schema: string, isLocal: boolean): string =>
   `select set_config(wanted.name, wanted.value, ${isLocal}) ${wrongOf({ ...wanted, search_path: schema })}`
 
-/** How all kinds of connections reach PostgreSQL. */
 export function connectionTo(url: string) {
   return {
     connectionString: url,

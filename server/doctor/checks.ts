@@ -71,7 +71,6 @@ export async function checkDashboard({ appUrl, providers }: Addresses): Promise<
   )
 }
 
-/** Sends a webhook without events to the public address, signed as HubSpot signs. */
 export async function checkWebhookAddress(addresses: Addresses): Promise<Finding> {
   const { clientSecret } = addresses.providers.hubspot
   const url = webhookUrl(addresses)
@@ -182,7 +181,6 @@ export async function checkSlackClient({ appUrl, providers }: Addresses): Promis
   })
 }
 
-/** What a provider's answer means. */
 interface Meanings {
   /** The codes of the answer, the most precise first. */
   codes: readonly unknown[]
@@ -190,7 +188,6 @@ interface Meanings {
   accepted: readonly string[]
   /** The settings that other codes complain of. */
   refused: Readonly<Record<string, string>>
-  /** Where the administrator finds id and secret. */
   place: string
 }
 

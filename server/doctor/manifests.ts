@@ -25,7 +25,6 @@ const earlierApp = v.pipe(
   v.object({ config: v.object({ distribution: v.picklist(distributions) }) }),
 )
 
-/** The files that describe Dealbell's apps to HubSpot and Slack, by their path. */
 function manifests(addresses: Addresses, distribution: Distribution): Record<string, object> {
   const slackScopes = botScopes(addresses.providers.slack)
   const redirectUrl = (id: string) => addresses.appUrl + pathOf(navigations.callbackPage, id)
@@ -90,11 +89,7 @@ interface Request {
   force: boolean
 }
 
-/**
- * Writes the manifests into a folder.
- * @returns the paths of the files that it wrote. Files that are right already are not among them.
- * @throws Error that says what to do, before it has written anything.
- */
+/** @returns the paths of the files that it wrote. @throws Error that says what to do, before it writes anything. */
 export async function writeManifests(
   addresses: Addresses,
   { folder, distribution, force }: Request,

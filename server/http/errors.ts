@@ -25,7 +25,6 @@ export const internalError = () =>
 /** SQLSTATE disk_full. HubSpot repeats a webhook that is answered with 5xx. */
 const diskFull = '53100'
 
-/** Creates the function that turns all errors of the app into answers. */
 export function answerError(log: Log) {
   return (error: Error, c: Context): Response => {
     if (error instanceof ApiError) return errorAnswer(c, error.status, error.code, error.message)

@@ -28,13 +28,11 @@ export function fromDashboardOnly(appOrigin: string): MiddlewareHandler {
   }
 }
 
-/** Like `fromDashboardOnly`, but allows all reads. */
 export function writesFromDashboardOnly(appOrigin: string): MiddlewareHandler {
   const guard = fromDashboardOnly(appOrigin)
   return async (c, next) => (isRead(c.req.method) ? next() : guard(c, next))
 }
 
-/** Whether a call with this method changes nothing. */
 export function isRead(method: string): boolean {
   return ['GET', 'HEAD', 'OPTIONS'].includes(method)
 }
@@ -90,7 +88,6 @@ export function isLoopback(hostname: string): boolean {
   return /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
 }
 
-/** Headers that proxies add. */
 const proxyHeaders = ['Forwarded', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Real-IP', 'Via']
 
 /**
@@ -109,7 +106,6 @@ export function isFromThisMachine(c: Context): boolean {
   return isLocal && isDirect && isByNumber
 }
 
-/** Hides an address from all but programs on this machine. */
 export const fromThisMachineOnly: MiddlewareHandler = async (c, next) => {
   if (!isFromThisMachine(c)) return c.notFound()
   await next()

@@ -1,5 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net'
-import type { Context, MiddlewareHandler } from 'hono'
+import type { Context, Next } from 'hono'
 import { expandIPv6 } from 'hono/utils/ipaddr'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
 import type { Log } from '../log.ts'
@@ -41,25 +41,13 @@ type LimitName = keyof typeof rateLimits
 /** The server calls the APIs of its own stand-ins, for each message at least twice. */
 const standInApi = /^\/sandbox\/[^/]+\/(account-info|api|appinstalls|crm|oauth\/2026-03|services)\//
 
-/** Each counts, and throws ApiError (429) when its limit is reached. */
-export interface RateLimits {
-  calls: MiddlewareHandler
-  /** The pages of the stand-ins. */
-  standIns: MiddlewareHandler
-  authorization(c: Context): Promise<void>
-  testMessage(c: Context, userId: string): Promise<void>
-  /** A call that sends all failed messages again. */
-  retryAll(c: Context, userId: string): Promise<void>
-}
+export type RateLimits = ReturnType<typeof createRateLimits>
 
-/** Counts in memory. Requests that come through no socket are not counted (tests in one process). */
-export function createRateLimits({
-  trustedProxies,
-  log,
-}: {
-  trustedProxies: number
-  log: Log
-}): RateLimits {
+/**
+ * Each function counts, and throws ApiError (429) when its limit is reached. Counts in memory. Requests that come through
+ * no socket are not counted (tests in one process).
+ */
+export function createRateLimits({ trustedProxies, log }: { trustedProxies: number; log: Log }) {
   const limiters = new Map<string, RateLimiterMemory>()
   const logged = new RateLimiterMemory({ points: 1, duration: 60 })
 
@@ -101,17 +89,19 @@ export function createRateLimits({
   }
 
   return {
-    async calls(c, next) {
+    async calls(c: Context, next: Next): Promise<void> {
       await count(c, 'callsOfAddress', addressOf(c))
       await next()
     },
-    async standIns(c, next) {
+    /** The pages of the stand-ins. */
+    async standIns(c: Context, next: Next): Promise<void> {
       if (!standInApi.test(c.req.path)) await count(c, 'standInsOfAddress', addressOf(c))
       await next()
     },
-    authorization: (c) => count(c, 'authorizationsOfAddress', addressOf(c)),
-    testMessage: (c, userId) => count(c, 'testMessagesOfUser', userId),
-    retryAll: (c, userId) => count(c, 'retryAllOfUser', userId),
+    authorization: (c: Context) => count(c, 'authorizationsOfAddress', addressOf(c)),
+    testMessage: (c: Context, userId: string) => count(c, 'testMessagesOfUser', userId),
+    /** A call that sends all failed messages again. */
+    retryAll: (c: Context, userId: string) => count(c, 'retryAllOfUser', userId),
   }
 }
 

@@ -1,7 +1,6 @@
 import {
   createServer,
   type IncomingMessage,
-  type Server,
   type ServerOptions,
   type ServerResponse,
 } from 'node:http'
@@ -34,14 +33,6 @@ const silentMs = 60_000
 /** A process must be allowed to open more files than this: the database and the providers need some, too. */
 const maxConnections = 1_000
 
-export interface HttpServer {
-  server: Server
-  /** Answers requests with this app. */
-  serve(fetch: (request: Request, env: unknown) => Response | Promise<Response>): void
-  /** Takes no new connections and lets running requests end, but cuts them after `graceMs`. */
-  close(graceMs: number): Promise<void>
-}
-
 export function createHttpServer({
   trustedProxies,
   ...options
@@ -49,7 +40,7 @@ export function createHttpServer({
   trustedProxies: number
   https: boolean
   log: Log
-}): HttpServer {
+}) {
   // Node would refuse a request without a host itself. The adapter does so in `serve`.
   const server = createServer({ ...times(trustedProxies), maxHeaderSize, requireHostHeader: false })
   server.timeout = silentMs
@@ -64,7 +55,7 @@ export function createHttpServer({
 
   return {
     server,
-    serve(fetch) {
+    serve(fetch: (request: Request, env: unknown) => Response | Promise<Response>): void {
       // The app answers its own errors.
       const errorHandler = (error: unknown) =>
         error instanceof RequestError ? answerMalformed() : new Response(null, { status: 500 })
@@ -75,7 +66,8 @@ export function createHttpServer({
         (request.httpVersion === '1.0' ? lenient : strict)(request, response),
       )
     },
-    async close(graceMs) {
+    /** Takes no new connections and lets running requests end, but cuts them after `graceMs`. */
+    async close(graceMs: number): Promise<void> {
       server.close()
       const end = performance.now() + graceMs
       while (running.size > 0 && performance.now() < end) await delay(20)

@@ -5,11 +5,9 @@ import { etag, RETAINED_304_HEADERS } from 'hono/etag'
 import { backendPath } from '../../contract/endpoints.ts'
 import { errorAnswer } from '../http/errors.ts'
 
-/** The built dashboard. */
 export interface Dashboard {
   /** The folder of the build. It has an index.html, and compressed copies beside its files. */
   folder: string
-  /** The Content-Security-Policy of every file. */
   policy: string
 }
 

@@ -28,20 +28,19 @@ export type WithAccess = <Result>(
   call: (access: CrmAccess) => Promise<Result>,
 ) => Promise<Result>
 
+/** What a call with a connection needs. */
+export interface AccessDependencies {
+  database: Database
+  vault: Vault
+  providers: Providers
+}
+
 /**
  * Creates a function that calls the CRM with a connection's access token. It refreshes a token that
  * will expire soon. A 401 alone proves nothing, so after a 401 it refreshes the token and calls once
  * more. Only one process at a time refreshes a connection, because two refreshes would race.
  */
-export function createWithAccess({
-  database,
-  vault,
-  providers,
-}: {
-  database: Database
-  vault: Vault
-  providers: Providers
-}): WithAccess {
+export function createWithAccess({ database, vault, providers }: AccessDependencies): WithAccess {
   const refreshing = new Map<string, Promise<Secrets>>()
 
   async function load({ id, provider }: CrmConnection): Promise<CrmConnection> {
@@ -121,7 +120,6 @@ export function createWithAccess({
   }
 }
 
-/** Whether to refresh the access token of a connection before the next call. */
 export function endsSoon({ accessExpiresAt }: Pick<Connection, 'accessExpiresAt'>): boolean {
   return accessExpiresAt !== null && accessExpiresAt.getTime() - Date.now() < marginMs
 }

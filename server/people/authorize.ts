@@ -10,12 +10,10 @@ import type { Browser, Sessions, SignedIn } from './session.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Completes an authorization in one transaction: stores the connection, and signs the browser in. A CRM names the
- * person. Whoever connects a chat first becomes a user by that.
- * @param record stores what the browser is told, in the same transaction.
+ * Stores the connection and signs the browser in, in one transaction. Whoever connects a chat first becomes a user by
+ * that. @param record stores what the browser is told, in the same transaction.
  * @returns the user's former connection if it had another grant.
- * @throws AuthorizationEnded if the browser was signed out or became another person's since the authorization began.
- * Then nothing is stored.
+ * @throws AuthorizationEnded if the browser was signed out or became another person's. Then nothing is stored.
  */
 export async function completeAuthorization(
   {

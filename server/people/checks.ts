@@ -4,10 +4,10 @@ import { isTooFarAhead } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
-import type { Names, Providers } from '../providers/provider.ts'
+import type { Names } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
-import { createWithAccess } from './access-token.ts'
+import { type AccessDependencies, createWithAccess } from './access-token.ts'
 import { type Connection, openSecrets } from './connections.ts'
 import {
   accepted,
@@ -18,7 +18,6 @@ import {
   isSame,
   recordRefusal,
 } from './refusals.ts'
-import type { Vault } from './vault.ts'
 
 /**
  * The checks of a queue that one process makes at the same time. A provider that does not answer takes ten seconds of
@@ -42,20 +41,11 @@ const queues = [
 ]
 
 interface CheckTimes {
-  /** How often to look for connections whose check is due. */
   pollMs: number
   askAgainMs: number
 }
 
-export interface Checks {
-  start(): void
-  stop(): Promise<void>
-}
-
-interface CheckDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
+interface CheckDependencies extends AccessDependencies {
   log: Log
   /**
    * Makes the last message pending again that a user has missed since a time. Only a message shows whether a chat's
@@ -145,6 +135,8 @@ function createCheck(
   }
 }
 
+export type Checks = ReturnType<typeof createChecks>
+
 /**
  * Creates the daily checks of all connections. Nobody else notices that an app was uninstalled as long as there is
  * nothing to send, or that a broken connection works again. Each connection has its own time of day.
@@ -152,7 +144,7 @@ function createCheck(
 export function createChecks(
   dependencies: CheckDependencies,
   times: CheckTimes = { pollMs: 5_000, askAgainMs },
-): Checks {
+) {
   const { database, log } = dependencies
   const { pollMs } = times
   const check = createCheck(dependencies, times)
@@ -188,7 +180,6 @@ export function createChecks(
     }
   }
 
-  /** Takes the connection of a queue that has waited for the longest time. */
   async function takeNext(isDue: SQL): Promise<Connection | undefined> {
     const due = sql`(
       select id from ${connections} where ${isDue}

@@ -28,7 +28,6 @@ function rowName({ userId, provider }: Owner): string {
   return `connections.secrets:${userId}:${provider}`
 }
 
-/** Encrypts secrets for the row of `owner`. */
 export function sealSecrets(vault: Vault, owner: Owner, secrets: Secrets): string {
   return vault.seal(JSON.stringify(secrets), rowName(owner))
 }
@@ -85,7 +84,6 @@ export async function storeConnection(
 /** The daily check may tell the channel's name. If it has not for so long, the name may have changed. */
 const channelNameFreshMs = 2 * 24 * 60 * 60_000
 
-/** What the dashboard shows of a user's connection to a provider. */
 export async function connectionStatus(
   { database, providers }: { database: Database; providers: Providers },
   { userId, provider }: Owner,

@@ -6,36 +6,13 @@ import { keyId } from './vault.ts'
 /** How many cookies of a request are tried. Others at this host may have set some of the same name. */
 const maxCookies = 20
 
-/** A cookie that may be ours. */
-interface Cookie {
-  name: string
-  /** It has our own name. */
-  isOwn: boolean
-  token: string
-  tokenHash: string
-}
-
-interface Cookies {
-  /**
-   * The cookies of a request that may be ours, those of our own name first. Another name may be that of the former
-   * release or of a key that was removed since, or belong to another Dealbell at this host.
-   */
-  of(c: Context): Cookie[]
-  /** Sets the cookie. Replaces one that this answer may already set, because an answer must not set it twice. */
-  send(c: Context, token: string, ageMs: number): void
-  /** Removes our cookie, and those that had this token. */
-  remove(c: Context, tokenHash: string | undefined): void
-}
-
 export interface CookieOptions {
-  /** The origin of the dashboard. */
   appUrl: string
   /** The oldest one, which stays while keys are rotated. */
   encryptionKey: Buffer
 }
 
-/** Creates what keeps the session's token in the browser. */
-export function createCookies({ appUrl, encryptionKey }: CookieOptions): Cookies {
+export function createCookies({ appUrl, encryptionKey }: CookieOptions) {
   const secure = appUrl.startsWith('https:')
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
   const formerName = secure ? '__Host-dealbell' : 'dealbell'
@@ -52,7 +29,11 @@ export function createCookies({ appUrl, encryptionKey }: CookieOptions): Cookies
     })
   }
 
-  function of(c: Context): Cookie[] {
+  /**
+   * The cookies of a request that may be ours, those of our own name first. Another name may be that of the former
+   * release or of a key that was removed since, or belong to another Dealbell at this host.
+   */
+  function of(c: Context) {
     const sent = (c.req.header('Cookie') ?? '').split(';').map((pair) => {
       const [name = '', token = ''] = pair.trim().split('=')
       return { name, token, isOwn: name === ownName }
@@ -68,8 +49,12 @@ export function createCookies({ appUrl, encryptionKey }: CookieOptions): Cookies
 
   return {
     of,
-    send: (c, token, ageMs) => c.header('Set-Cookie', cookieOf(ownName, token, ageMs)),
-    remove(c, tokenHash) {
+    /** Replaces a cookie that this answer may already set, because an answer must not set it twice. */
+    send(c: Context, token: string, ageMs: number) {
+      c.header('Set-Cookie', cookieOf(ownName, token, ageMs))
+    },
+    /** Removes our cookie, and those that had this token. */
+    remove(c: Context, tokenHash: string | undefined) {
       c.header('Set-Cookie', cookieOf(ownName, '', 0))
       for (const cookie of of(c)) {
         if (cookie.isOwn || cookie.tokenHash !== tokenHash) continue

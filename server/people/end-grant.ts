@@ -1,13 +1,11 @@
 import { and, eq, type SQL } from 'drizzle-orm'
-import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
-import type { Crm, Providers } from '../providers/provider.ts'
+import type { Crm } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
-import { endsSoon } from './access-token.ts'
+import { type AccessDependencies, endsSoon } from './access-token.ts'
 import { type Connection, openSecrets } from './connections.ts'
-import type { Vault } from './vault.ts'
 
 export type RemovedConnection = Pick<
   Connection,
@@ -22,12 +20,9 @@ export type RemovedConnection = Pick<
  * Another user may connect while this function ends the grant, and get a token that is no longer valid. The next
  * message or the daily check finds that out.
  */
-export function createEndGrant(dependencies: {
-  database: Database
-  vault: Vault
-  providers: Providers
-  log: Log
-}): (removed: RemovedConnection) => Promise<void> {
+export function createEndGrant(
+  dependencies: AccessDependencies & { log: Log },
+): (removed: RemovedConnection) => Promise<void> {
   const { database, vault, providers, log } = dependencies
 
   const ofProvider = ({ provider }: RemovedConnection, which: SQL) =>

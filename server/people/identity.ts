@@ -7,7 +7,6 @@ import { openSecrets, sealSecrets } from './connections.ts'
 import { standInMark } from './stand-ins.ts'
 import type { Vault } from './vault.ts'
 
-/** Who a person is at the CRM. */
 interface CrmIdentity {
   crm: CrmId
   crmAccountId: string
@@ -15,11 +14,8 @@ interface CrmIdentity {
 }
 
 /**
- * Finds the user with a CRM identity. The browser of `userId` has just proved this identity. If a
- * user has the identity, returns that user, who finds rules and connections again. Otherwise
- * `userId` gets the identity. If there is no `userId`, or it already has another identity, a new user gets the proved
- * one.
- * @returns the user's id.
+ * Returns the id of the user with a CRM identity, which the browser of `userId` has just proved. If there is none,
+ * `userId` gets the identity, or a new user if there is no `userId` or it has another identity.
  */
 export async function userOfCrmIdentity(
   tx: Transaction,
@@ -52,7 +48,6 @@ export async function userOfCrmIdentity(
   return id
 }
 
-/** Inserts a user of whom nothing is known yet. @returns the id. */
 export async function insertUser(tx: Transaction): Promise<string> {
   const [user] = await tx.insert(users).values({}).returning({ id: users.id })
   if (user === undefined) throw new Error('The insert of a user returned no row.')

@@ -6,10 +6,8 @@ import { openSecrets, sealSecrets } from './connections.ts'
 import type { Vault } from './vault.ts'
 
 /**
- * Checks at the start that our keys can open all stored secrets. Otherwise each call would fail
- * later.
- * @returns the keys that sealed them.
- * @throws Error that says what to set.
+ * Checks at the start that our keys can open all stored secrets. Otherwise each call would fail later.
+ * @returns the keys that sealed them. @throws Error that says what to set.
  */
 export async function checkKeys(database: Database, vault: Vault): ReturnType<typeof keysInUse> {
   const keys = await keysInUse(database)

@@ -58,7 +58,6 @@ export async function recordRefusal(
   return refused !== undefined && refused.brokenSince !== null
 }
 
-/** What is stored of a connection that its provider accepts. */
 export const accepted = { brokenReason: null, brokenSince: null, askAgainAt: null }
 
 /** Records that the providers accept these connections, if one of them was refused. */

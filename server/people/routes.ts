@@ -16,7 +16,6 @@ export interface Route {
   chat: ChatConnection | undefined
 }
 
-/** Reads where the messages of a user go. What is not connected is undefined. */
 export async function routeOf(database: Database, userId: string | undefined): Promise<Route> {
   if (userId === undefined) return { crm: undefined, chat: undefined }
   const own = await database
@@ -39,7 +38,6 @@ export const chatOf = (userId: SQLWrapper, columns: SQL): SQL => sql`(
   where own.user_id = ${userId} and own.provider = any(${sql.param([...chatIds])}::text[])
   order by own.connected_at desc limit 1)`
 
-/** Returns the SQL of the id of a user's connection to a CRM. */
 export const crmOf = (userId: SQLWrapper, crm: SQLWrapper): SQL => sql`(
   select id from ${connections} as own
   where own.user_id = ${userId} and own.provider = ${crm})`

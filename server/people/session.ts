@@ -19,11 +19,9 @@ const unsigned = 'new.'
 interface Session {
   tokenHash: string
   userId: string
-  /** The name of the user to the pages of this browser. */
   person: string
 }
 
-/** A browser that begins or completes an authorization. */
 export interface Browser {
   tokenHash: string
   /** Undefined until the browser has completed its first authorization. */
@@ -37,53 +35,18 @@ export interface SignedIn {
   person: string
 }
 
-export interface Sessions {
+export type Sessions = ReturnType<typeof createSessions>
+
+export function createSessions(
+  database: Database,
+  { now, ...options }: CookieOptions & { now: () => Date },
+) {
+  const cookies = createCookies(options)
+
   /**
    * Returns the browser's session; undefined if the browser has no valid session. Adds the header `Dealbell-Person` to
    * the answer.
    */
-  find(c: Context): Promise<Session | undefined>
-  /**
-   * Returns the browser that sent the request if it has this token, and may complete what it began with it. That of an
-   * ended session may not.
-   */
-  browser(c: Context, tokenHash: string): Promise<Browser | undefined>
-  /** The hashes of all tokens that came with the request, also of those that mean nothing here. */
-  tokenHashes(c: Context): string[]
-  /**
-   * Returns the hash of the token with which the browser begins an authorization. Gives a browser that is not signed in
-   * a cookie, and stores nothing. `keepsCookies` says that the browser had one already.
-   */
-  beginIn(c: Context): Promise<{ tokenHash: string; keepsCookies: boolean }>
-  /**
-   * Signs the browser in as the user whose id `userOf` returns, in one transaction. If the browser was not this
-   * person's before, its token is replaced, and all other authorizations that began with the old one end. An attacker
-   * who planted or saw the old token cannot use it as this person (session fixation). Otherwise the token stays, so a
-   * browser that never gets the answer stays signed in.
-   * @param record stores what the browser is told, in the same transaction.
-   * @throws AuthorizationEnded if the session has ended, or the browser has become a person's meanwhile.
-   */
-  signIn(
-    c: Context,
-    browser: Browser,
-    userOf: (tx: Transaction) => Promise<string>,
-    record: (tx: Transaction, signedIn: SignedIn) => Promise<unknown>,
-  ): Promise<void>
-  /** Tells the browser again that it is signed in. @returns false if that session has ended since. */
-  signInAgain(c: Context, tokenHash: string, signedIn: SignedIn): Promise<boolean>
-  /** Ends the browser's session, if it has one, and removes the cookie. */
-  end(c: Context): Promise<void>
-  /** Ends all other sessions of the browser's user. */
-  endOthers(c: Context): Promise<void>
-}
-
-/** Creates the sessions of a backend. Only a completed authorization stores one. */
-export function createSessions(
-  database: Database,
-  { now, ...options }: CookieOptions & { now: () => Date },
-): Sessions {
-  const cookies = createCookies(options)
-
   async function find(c: Context): Promise<Session | undefined> {
     const session = await validSession(c)
     c.header(personHeader, session?.person ?? nobody)
@@ -128,15 +91,24 @@ export function createSessions(
 
   return {
     find,
-    tokenHashes: (c) => hashesOf(cookies.of(c)),
-    async browser(c, tokenHash) {
+    /** The hashes of all tokens that came with the request, also of those that mean nothing here. */
+    tokenHashes: (c: Context) => hashesOf(cookies.of(c)),
+    /**
+     * Returns the browser that sent the request if it has this token, and may complete what it began with it. That of an
+     * ended session may not.
+     */
+    async browser(c: Context, tokenHash: string): Promise<Browser | undefined> {
       const session = await find(c)
       const cookie = cookies.of(c).find((each) => each.tokenHash === tokenHash)
       const isOfSession = session?.tokenHash === tokenHash
       const isUnsigned = session === undefined && cookie?.token.startsWith(unsigned) === true
       return isOfSession || isUnsigned ? { tokenHash, session } : undefined
     },
-    async beginIn(c) {
+    /**
+     * Returns the hash of the token with which the browser begins an authorization. Gives a browser that is not signed in
+     * a cookie, and stores nothing. `keepsCookies` says that the browser had one already.
+     */
+    async beginIn(c: Context) {
       const session = await find(c)
       if (session !== undefined) return { tokenHash: session.tokenHash, keepsCookies: true }
       const sent = cookies.of(c)
@@ -149,7 +121,20 @@ export function createSessions(
       cookies.send(c, token, authorizationLifetimeMs)
       return { tokenHash: sha256(token), keepsCookies: sent.length > 0 }
     },
-    async signIn(c, { tokenHash, session }, userOf, record) {
+    /**
+     * Signs the browser in as the user whose id `userOf` returns, in one transaction. If the browser was not this
+     * person's before, its token is replaced, and all other authorizations that began with the old one end. An attacker
+     * who planted or saw the old token cannot use it as this person (session fixation). Otherwise the token stays, so a
+     * browser that never gets the answer stays signed in.
+     * @param record stores what the browser is told, in the same transaction.
+     * @throws AuthorizationEnded if the session has ended, or the browser has become a person's meanwhile.
+     */
+    async signIn(
+      c: Context,
+      { tokenHash, session }: Browser,
+      userOf: (tx: Transaction) => Promise<string>,
+      record: (tx: Transaction, signedIn: SignedIn) => Promise<unknown>,
+    ): Promise<void> {
       const own = eq(sessions.tokenHash, tokenHash)
       const token = randomToken()
       const signedIn = await database.transaction(async (tx) => {
@@ -178,14 +163,16 @@ export function createSessions(
       })
       tell(c, signedIn)
     },
-    async signInAgain(c, begunWith, signedIn) {
+    /** Tells the browser again that it is signed in. @returns false if that session has ended since. */
+    async signInAgain(c: Context, begunWith: string, signedIn: SignedIn) {
       const tokenHash = signedIn.token === undefined ? begunWith : sha256(signedIn.token)
       const own = and(eq(sessions.tokenHash, tokenHash), isLive(now()))
       const isSignedIn = (await database.$count(sessions, own)) > 0
       if (isSignedIn) tell(c, signedIn)
       return isSignedIn
     },
-    async end(c) {
+    /** Ends the browser's session, if it has one, and removes the cookie. */
+    async end(c: Context) {
       const session = await find(c)
       if (session !== undefined) {
         const sent = hashesOf(cookies.of(c))
@@ -194,7 +181,8 @@ export function createSessions(
       cookies.remove(c, session?.tokenHash)
       c.header(personHeader, nobody)
     },
-    async endOthers(c) {
+    /** Ends all other sessions of the browser's user. */
+    async endOthers(c: Context) {
       const session = await find(c)
       if (session === undefined) return
       const isOther = ne(sessions.tokenHash, session.tokenHash)
@@ -206,7 +194,6 @@ export function createSessions(
 const hashesOf = (cookies: readonly { tokenHash: string }[]) =>
   cookies.map(({ tokenHash }) => tokenHash)
 
-/** Whether a session has not ended at this time. */
 const isLive = (at: Date) =>
   and(gt(sessions.expiresAt, at), gt(sessions.createdAt, later(at, -longestLifetimeMs)))
 

@@ -3,36 +3,21 @@ import { link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Log } from '../log.ts'
 
-/** Encrypts values that must not be readable in the database. */
-export interface Vault {
-  /**
-   * Encrypts a value.
-   * @param row names its row and column. The value does not open in another row.
-   */
-  seal(plaintext: string, row: string): string
-  /**
-   * Decrypts a value.
-   * @throws VaultError if the key is unknown, or the value was altered or moved.
-   */
-  open(sealed: string, row: string): string
-  /** False if none of our keys sealed this value. The server then does not start. */
-  holdsKeyOf(sealed: string): boolean
-  /** False if an older key sealed this value. The server then seals it again. */
-  isNewest(sealed: string): boolean
-}
-
 export class VaultError extends Error {}
+
+export type Vault = ReturnType<typeof createVault>
 
 /**
  * AES-256-GCM with the newest key. Values are `v1.{key id}.{iv}.{tag}.{ciphertext}` in base64url.
  */
-export function createVault(keys: readonly Buffer[]): Vault {
+export function createVault(keys: readonly Buffer[]) {
   const byId = new Map(keys.map((key) => [keyId(key), key]))
   const newest = keys[0]
   if (newest === undefined) throw new VaultError('A vault needs a key.')
 
   return {
-    seal(plaintext, row) {
+    /** @param row names the row and column of the value, which does not open in another row. */
+    seal(plaintext: string, row: string): string {
       const iv = randomBytes(12)
       const cipher = createCipheriv('aes-256-gcm', newest, iv)
       cipher.setAAD(Buffer.from(row))
@@ -40,7 +25,8 @@ export function createVault(keys: readonly Buffer[]): Vault {
       const parts = [iv, cipher.getAuthTag(), ciphertext].map((part) => part.toString('base64url'))
       return ['v1', keyId(newest), ...parts].join('.')
     },
-    open(sealed, row) {
+    /** @throws VaultError if the key is unknown, or the value was altered or moved. */
+    open(sealed: string, row: string): string {
       if (partOf(sealed, 0) !== 'v1') throw new VaultError('This is not a sealed value.')
       const key = byId.get(partOf(sealed, 1))
       if (key === undefined) throw new VaultError('No key here made this value.')
@@ -56,12 +42,13 @@ export function createVault(keys: readonly Buffer[]): Vault {
         throw new VaultError('This value, or the row it stands in, was altered.')
       }
     },
-    holdsKeyOf: (sealed) => byId.has(partOf(sealed, 1)),
-    isNewest: (sealed) => partOf(sealed, 1) === keyId(newest),
+    /** False if none of our keys sealed this value. The server then does not start. */
+    holdsKeyOf: (sealed: string) => byId.has(partOf(sealed, 1)),
+    /** False if an older key sealed this value. The server then seals it again. */
+    isNewest: (sealed: string) => partOf(sealed, 1) === keyId(newest),
   }
 }
 
-/** A part of a sealed value; empty if it is missing. */
 function partOf(sealed: string, index: number): string {
   return sealed.split('.')[index] ?? ''
 }

@@ -4,14 +4,12 @@ import { longestWaitMs } from './provider.ts'
 import { ProviderError } from './provider-error.ts'
 import type { ProviderId } from './registry.ts'
 
-/** How this server reaches a provider. */
 export interface ProviderSettings {
   clientId: string
   /** For calls to the provider. */
   clientSecret: string
   /** Secrets that the operator has replaced. The provider may still sign webhooks with them. */
   olderSecrets?: readonly string[]
-  /** The consent page, which the browser opens. */
   authorizeUrl: string
   /** The base address of the API, which this server calls; without a trailing slash. */
   apiUrl: string
@@ -76,7 +74,6 @@ export function understood<Answer>(
   throw new ProviderError(provider, stage, 'nonsense', undefined, undefined, { field })
 }
 
-/** Makes a call to a provider, and counts it by its outcome. */
 export async function counted<Answer>(
   provider: ProviderId,
   call: string,

@@ -17,9 +17,7 @@ export interface DealEvent {
 
 /** What to read of a deal besides its name, amount, owner and close date. */
 export interface DealFields {
-  /** The property whose history to read. */
   history: DealProperty
-  /** Whether to find out if the deal has a contact or a company. */
   links: boolean
 }
 
@@ -29,7 +27,6 @@ export interface CrmDeal {
    * current id.
    */
   id: string
-  /** The deal's page in the CRM. */
   url: string
   name: string | null
   /** A decimal number as text. */
@@ -63,7 +60,6 @@ export interface CrmOwner {
   email: string | undefined
 }
 
-/** Deals that changed. */
 export interface ChangedDeals {
   ids: string[]
   /** The time of the answer by the CRM's clock. The times of the changes use the same clock. Our clock may differ. */

@@ -38,7 +38,6 @@ export class ProviderError extends Error {
       typeof reason === 'string' && /^[A-Za-z0-9_]{1,60}$/.test(reason) ? reason : undefined
   }
 
-  /** What the log says of the error. */
   get fields() {
     const { stage, kind, reason, field, code } = this
     return { stage, kind, reason, field, code }

@@ -12,7 +12,6 @@ export interface Secrets {
   mayReadOwners?: boolean
 }
 
-/** What a provider gives for an authorization code. */
 export interface Grant {
   secrets: Secrets
   /** When the access token expires; null if it does not. */
@@ -34,16 +33,14 @@ export interface Names {
   channelName?: string | undefined
 }
 
-/** What every provider must implement. */
+/** What every provider must implement. The calls throw ProviderError. */
 interface Provider {
   /** Whether this server uses this provider, and whether its stand-in plays it. */
   readonly inUse: boolean
   readonly standIn: boolean
   /** The address of the consent page, with PKCE where the provider supports it. */
   authorizeUrl(request: { redirectUri: string; state: string; codeVerifier: string }): string
-  /** Exchanges an authorization code for tokens. @throws ProviderError */
   exchange(request: { code: string; redirectUri: string; codeVerifier: string }): Promise<Grant>
-  /** Revokes the token at the provider. @throws ProviderError */
   revoke(secrets: Secrets): Promise<void>
   /** Says why the provider no longer accepts a connection, for each error code of the provider. */
   brokenReasons: Readonly<Record<string, string>>
@@ -77,7 +74,6 @@ type WebhookContent =
   /** The signature is valid, but the body does not have the documented form. */
   | { kind: 'not understood' }
 
-/** Tokens that replace earlier ones. */
 interface RefreshedTokens {
   secrets: Secrets
   accessExpiresAt: Date
@@ -92,7 +88,6 @@ export type Urgency =
   /** Only while the account has room to spare. */
   | 'spare'
 
-/** Access to one account of a CRM. */
 export interface CrmAccess {
   accountId: string
   accessToken: string
@@ -115,7 +110,6 @@ export interface Crm extends Provider {
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
   /** Exchanges the refresh token for new tokens. @throws ProviderError */
   refresh(secrets: Secrets): Promise<RefreshedTokens>
-  /** Asks for the names. @throws ProviderError */
   names(accessToken: string): Promise<Names>
   /** Removes the app from the account, which ends all webhooks and tokens. @throws ProviderError */
   uninstall(accessToken: string): Promise<void>
@@ -174,7 +168,6 @@ export interface Chat extends Provider {
   post(secrets: Secrets, channelId: string, message: ChatMessage): Promise<PostOutcome>
 }
 
-/** One implementation for each entry of the registry. */
 export type Providers = Record<CrmId, Crm> & Record<ChatId, Chat>
 
 /** The longest wait that a provider may ask for, in milliseconds. After it, we ask again. */

@@ -1,9 +1,6 @@
-/** The data of a provider. It contains no code. */
 interface ProviderEntry {
-  /** The name for users. */
   name: string
   role: 'crm' | 'chat'
-  /** The provider's consent page. */
   authorizeUrl: string
   /** The base address of the provider's API, without a trailing slash. */
   apiUrl: string

@@ -2,12 +2,14 @@
 // changes of an account, with calls that leave room for the relay's.
 
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises'
-import type { Database } from '../database/open.ts'
-import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
+import {
+  type AccessDependencies,
+  type CrmConnection,
+  createWithAccess,
+} from '../people/access-token.ts'
 import { checkSoon, isSame } from '../people/refusals.ts'
-import type { Vault } from '../people/vault.ts'
 import type { CrmDeal } from '../providers/deal.ts'
-import type { Crm, CrmAccess, Providers } from '../providers/provider.ts'
+import type { Crm, CrmAccess } from '../providers/provider.ts'
 import { isOfToken, isTooLarge, ProviderError } from '../providers/provider-error.ts'
 import type { CrmId, DealProperty } from '../providers/registry.ts'
 
@@ -34,16 +36,9 @@ interface SpareCall {
  * Creates the function that calls a CRM to read past changes. It uses only room that
  * the account's limit has to spare, and waits as the CRM asks.
  */
-export function createSpareCalls({
-  database,
-  vault,
-  providers,
-}: {
-  database: Database
-  vault: Vault
-  providers: Providers
-}) {
-  const withAccess = createWithAccess({ database, vault, providers })
+export function createSpareCalls(dependencies: AccessDependencies) {
+  const { database } = dependencies
+  const withAccess = createWithAccess(dependencies)
 
   /** @throws ProviderError of the last try; with the reason `no_connection` if there was no try. */
   return async function call<Result>(
@@ -129,7 +124,6 @@ export function createBreaks(): () => Promise<void> {
   }
 }
 
-/** Divides ids into batches for calls that take at most `size` of them. */
 function batchesOf(ids: readonly string[], size: number): string[][] {
   return Array.from({ length: Math.ceil(ids.length / size) }, (_, at) =>
     ids.slice(at * size, (at + 1) * size),

@@ -3,39 +3,11 @@
 // delivery ends, also after a crash. docs/server/relay.md draws all stages.
 
 import { randomUUID } from 'node:crypto'
-import type { CountCall } from '../database/call-counter.ts'
-import type { Database } from '../database/open.ts'
-import type { Log } from '../log.ts'
-import type { Vault } from '../people/vault.ts'
-import type { Providers } from '../providers/provider.ts'
+import type { RelayParts } from './parts.ts'
 import { createLoop } from './schedule/loop.ts'
 import { createWork } from './send/work.ts'
-import type { RelayTimes } from './times.ts'
 
-interface RelayDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
-  log: Log
-  /** True if no other process uses this database. Leases in it are then from a dead process. */
-  alone: boolean
-  /** Counts the messages of all processes on this database. Undefined if there is only this one. */
-  countCall: CountCall | undefined
-  times: RelayTimes
-}
-
-export interface Relay {
-  start(): Promise<void>
-  /** Tells the relay that a channel is due now. */
-  wake(): void
-  /** When the loop last looked for work without an error, by `performance.now()`. */
-  turnedAt(): number
-  /** Resolves after the results of all running calls are recorded. */
-  stop(): Promise<void>
-}
-
-/** Creates the relay. It leases due channels and sends their pending deliveries in order. */
-export function createRelay(dependencies: RelayDependencies): Relay {
+export function createRelay(dependencies: Omit<RelayParts, 'processId' | 'isStopping'>) {
   const processId = randomUUID()
   const { work, reportIgnored } = createWork({
     ...dependencies,
@@ -47,6 +19,7 @@ export function createRelay(dependencies: RelayDependencies): Relay {
     start: loop.start,
     wake: loop.wake,
     turnedAt: loop.turnedAt,
+    /** Resolves after the results of all running calls are recorded. */
     async stop() {
       await loop.stop()
       reportIgnored()

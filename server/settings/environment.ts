@@ -7,7 +7,6 @@ import { expandHome, readCertificates } from './text-file.ts'
 
 type Env = Readonly<Record<string, string | undefined>>
 
-/** How calls leave this machine. */
 interface Outside {
   /** The addresses of the proxies, with their passwords. */
   proxies: Partial<Record<'HTTPS_PROXY' | 'HTTP_PROXY', string>>

@@ -7,10 +7,8 @@ import { errorCode } from '../log.ts'
 import { databasePlace } from './database-url.ts'
 import type { Settings } from './settings.ts'
 
-/**
- * Each function turns the failure to open what a setting names into an error that names the setting
- * and the remedy. A code alone, such as ECONNREFUSED, says neither.
- */
+// Each function turns the failure to open what a setting names into an error that names the setting and the remedy.
+// A code alone, such as ECONNREFUSED, says neither.
 
 /** The data folder, or the database or the key in it, could not be opened. */
 export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unknown): Error {
@@ -86,7 +84,6 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
   }
 }
 
-/** The port could not be opened. */
 export function listenError({ port, host }: Pick<Settings, 'port' | 'host'>, cause: unknown) {
   const { code } = codesOf(cause)
   switch (code) {

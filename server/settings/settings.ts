@@ -1,41 +1,11 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
-import type { LogLevel } from '../log.ts'
 import type { ProviderSettings } from '../providers/calls.ts'
 import { isChatId, type ProviderId, providerIds, settingOf } from '../providers/registry.ts'
 import { withCertificate } from './database-url.ts'
 import { eachProvider, parseProviders } from './providers.ts'
 import { expandHome, readCertificates, readText } from './text-file.ts'
 import { type Env, inWords, variables } from './variables.ts'
-
-export interface Settings {
-  port: number
-  /** The address that the server listens on; if undefined, all addresses of this machine. */
-  host: string | undefined
-  dataDir: string
-  /** PostgreSQL's address; if undefined, PGlite in `dataDir` is used. */
-  databaseUrl: string | undefined
-  /** The most connections to PostgreSQL of one process. */
-  databasePoolSize: number
-  /** How long a statement of PostgreSQL may take, in ms. */
-  databaseStatementMs: number
-  /** 32 bytes each, the newest first; if undefined, a file in `dataDir` holds the key. */
-  encryptionKeys: Buffer[] | undefined
-  /** False if another host serves the page: a static host, or Vite during development. */
-  serveDashboard: boolean
-  /** How many proxies in front of the server may name the client in X-Forwarded-For. */
-  trustedProxies: number
-  /** The bearer token of GET /metrics. */
-  metricsToken: string | undefined
-  /** The least important lines that the log gets. */
-  logLevel: LogLevel
-  /** How long GET /ready says 503 before the server stops, after SIGTERM. */
-  stopDelayMs: number
-  /** The origin at which this machine itself reaches the server. */
-  localOriginAt(port: number): string
-  /** Addresses contain the port. With port 0 it is known only when the server listens. */
-  addressesAt(port: number): Addresses
-}
 
 export interface Addresses {
   /** The origin at which people open the dashboard, without a trailing slash. */
@@ -45,11 +15,13 @@ export interface Addresses {
   providers: Record<ProviderId, ProviderSettings>
 }
 
+export type Settings = ReturnType<typeof parseEnv>
+
 /**
  * Checks the variables, reads the files that they name, and returns the settings.
  * @throws Error that lists everything that is wrong.
  */
-export function parseEnv(given: Env): Settings {
+export function parseEnv(given: Env) {
   const problems: string[] = []
   const env = withSecretFiles(given, problems)
   const result = v.safeParse(variables, env)
@@ -66,22 +38,29 @@ export function parseEnv(given: Env): Settings {
   const localOriginAt = (port: number) => `http://${localHost(settings.HOST)}:${port}`
   return {
     port: settings.PORT,
+    /** The address that the server listens on; if undefined, all addresses of this machine. */
     host: settings.HOST,
     dataDir: settings.DATA_DIR,
+    /** PostgreSQL's address; if undefined, PGlite in `dataDir` is used. */
     databaseUrl:
       settings.DATABASE_URL && settings.DATABASE_CA_FILE
         ? withCertificate(settings.DATABASE_URL, settings.DATABASE_CA_FILE)
         : settings.DATABASE_URL,
     databasePoolSize: settings.DATABASE_POOL_SIZE,
     databaseStatementMs: settings.DATABASE_STATEMENT_TIMEOUT * 1_000,
+    /** 32 bytes each, the newest first; if undefined, a file in `dataDir` holds the key. */
     encryptionKeys: settings.ENCRYPTION_KEY,
+    /** False if another host serves the page: a static host, or Vite during development. */
     serveDashboard: settings.SERVE_DASHBOARD,
     trustedProxies: settings.TRUSTED_PROXIES,
     metricsToken: settings.METRICS_TOKEN,
     logLevel: settings.LOG_LEVEL,
+    /** How long GET /ready says 503 before the server stops, after SIGTERM. */
     stopDelayMs: settings.STOP_DELAY * 1000,
+    /** The origin at which this machine itself reaches the server. */
     localOriginAt,
-    addressesAt(port) {
+    /** Addresses contain the port. With port 0 it is known only when the server listens. */
+    addressesAt(port: number): Addresses {
       const appUrl = new URL(settings.APP_URL ?? `http://localhost:${port}`).origin
       const apiUrl = settings.API_URL ?? appUrl
       const local = localOriginAt(port)

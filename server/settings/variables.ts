@@ -5,7 +5,6 @@ import { isPlaceholder } from '../people/vault.ts'
 import { databaseUrlProblem, isDatabaseUrl } from './database-url.ts'
 import { expandHome } from './text-file.ts'
 
-/** The environment. */
 export type Env = Readonly<Record<string, string | undefined>>
 
 const optionalText = v.pipe(
@@ -52,7 +51,6 @@ const wholeNumber = (unset: string, least: number, most: number, what = 'whole n
   )
 }
 
-/** What each environment variable must be. */
 export const variables = v.object({
   HOST: v.pipe(
     optionalText,

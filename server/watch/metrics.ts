@@ -73,7 +73,6 @@ export type CallOutcome =
   | 'rate_limited'
   | 'refused'
   | 'unauthorized'
-  /** There is no such object. */
   | 'not_found'
   /** An answer of an unknown form. */
   | 'nonsense'

@@ -16,7 +16,6 @@ export interface StoredFigures {
 
 /** What changes so slowly that its count may be old. */
 export interface StoredTotals {
-  /** How many connections there are, by provider and whether they work. */
   connections: Array<{ provider: ProviderId; broken: boolean; count: number }>
   /** How long ago the last search for missed changes ended, for the account of which this is longest; 0 without accounts. */
   oldestSearchS: number

@@ -52,18 +52,7 @@ export function shared<Answer>(
   }
 }
 
-/** Why the server cannot work now. */
-type Unready = 'database' | 'relay' | 'stopping'
-
-export interface Watch {
-  contentType: string
-  /** The metrics of this process and of the database, in the text format of Prometheus. */
-  metrics(): Promise<string>
-  /** What prevents the server from working; empty if nothing does. */
-  unready(): Promise<Unready[]>
-  /** The server stops. From now on it is not ready. */
-  stopping(): void
-}
+export type Watch = ReturnType<typeof createWatch>
 
 export function createWatch({
   database,
@@ -76,12 +65,11 @@ export function createWatch({
   database: Database
   hasRoom: HasRoom
   providers: Providers
-  /** The connections to the database; undefined if it has none. */
   pool: (() => PoolCounts) | undefined
   /** When the relay's loop last looked for work without an error, by `performance.now()`. */
   turnedAt: () => number
   log: Log
-}): Watch {
+}) {
   const own = new Registry()
   const gauge = <Label extends string = never>(
     name: string,
@@ -159,6 +147,7 @@ export function createWatch({
 
   return {
     contentType: registry.contentType,
+    /** The metrics of this process and of the database, in the text format of Prometheus. */
     async metrics() {
       const [figures, slow, isUpNow] = await Promise.all([stored(), totals(), isUp()])
       own.resetMetrics()
@@ -192,13 +181,15 @@ export function createWatch({
       turnSeconds.set(turnAgeMs() / 1000)
       return `${await own.metrics()}\n${await registry.metrics()}`
     },
-    async unready() {
+    /** What prevents the server from working; empty if nothing does. */
+    async unready(): Promise<string[]> {
       if (isStopping) return ['stopping']
       return [
-        ...((await isUp()) ? [] : (['database'] as const)),
-        ...(turnAgeMs() < turnWithinMs ? [] : (['relay'] as const)),
+        ...((await isUp()) ? [] : ['database']),
+        ...(turnAgeMs() < turnWithinMs ? [] : ['relay']),
       ]
     },
+    /** The server stops. From now on it is not ready. */
     stopping() {
       isStopping = true
     },

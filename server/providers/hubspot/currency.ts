@@ -20,7 +20,6 @@ interface Account {
   startedAt: number
   /** Ends when the currency is read, or the call has failed. */
   read: Promise<void>
-  /** When to read again. */
   endsAt: number
   /** The tokens that HubSpot refused since the last answer. */
   refused: readonly string[]

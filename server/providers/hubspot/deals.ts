@@ -10,7 +10,6 @@ import { propertyNames } from './properties.ts'
 
 /** HubSpot reads up to 100 deals at once, but only 50 with their history. */
 const dealsAtOnce = 50
-/** The most deals of one call for their contacts or companies. */
 const linksAtOnce = 100
 /**
  * The most bytes of an answer with histories. It is lower than for other answers, because many short entries take
@@ -62,7 +61,6 @@ const longestUrl = 300
 const linkingTypes = ['0-1', '0-2']
 const properties = ['dealname', 'amount', 'deal_currency_code', 'hubspot_owner_id', 'closedate']
 
-/** Creates the functions that read deals in HubSpot. */
 export function createHubspotDeals(
   http: HubspotHttp,
   settings: ProviderSettings,

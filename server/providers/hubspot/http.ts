@@ -122,7 +122,6 @@ export function createHubspotHttp(
       })
     },
 
-    /** Removes the app from the token's account. @throws ProviderError */
     async uninstall(accessToken: string): Promise<void> {
       await asProviderError('uninstall', () =>
         ky.delete(`${settings.apiUrl}/appinstalls/2026-03/external-install`, {
@@ -139,7 +138,6 @@ export type HubspotHttp = ReturnType<typeof createHubspotHttp>
 /** Only with this code, HubSpot says that something does not exist. A 404 may also be a proxy's page. */
 export const notFound = 'OBJECT_NOT_FOUND'
 
-/** Returns undefined if the read fails with one of these codes. */
 export async function unlessMissing<Answer>(
   read: Promise<Answer>,
   codes: readonly string[],

@@ -83,7 +83,6 @@ export function createCallLimiter(
     return account
   }
 
-  /** In how many ms there is room for a call; 0 if there is room now. */
   function waitMs(account: Account, urgency: Urgency): number {
     const time = now()
     const firstInInterval = account.made.findIndex((at) => at > time - account.intervalMs)
@@ -134,7 +133,6 @@ export function createCallLimiter(
       if (left <= account.calls * almostNone) pause(account, almostNoneMs)
     },
 
-    /** HubSpot asked for a pause. */
     pause(accountId: string, ms: number): void {
       pause(accountOf(accountId), ms)
     },

@@ -17,7 +17,6 @@ const ownersScope = 'crm.objects.owners.read'
 /** An account that refuses these works too. Its messages do not name the deal's owner. */
 export const optionalScopes = [ownersScope]
 
-/** The scopes that the account granted. */
 const scopes = v.optional(v.array(v.string()))
 
 const tokenAnswer = v.object({

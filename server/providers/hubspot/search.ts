@@ -3,7 +3,6 @@ import type { Crm } from '../provider.ts'
 import { dealsPath } from './deals.ts'
 import type { HubspotHttp } from './http.ts'
 
-/** The most results of one search. */
 const foundAtOnce = 200
 
 const searchAnswer = v.object({
@@ -13,7 +12,6 @@ const searchAnswer = v.object({
   paging: v.optional(v.object({ next: v.optional(v.object({ after: v.string() })) })),
 })
 
-/** Creates the function that finds deals in HubSpot that have changed. */
 export function createHubspotSearch({ read }: HubspotHttp): Pick<Crm, 'changedDeals'> {
   return {
     async changedDeals(access, since) {

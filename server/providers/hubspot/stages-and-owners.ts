@@ -26,7 +26,6 @@ const ownerAnswer = v.object({
   email: v.optional(v.nullable(v.string())),
 })
 
-/** Creates the functions that read what the ids of stages and owners mean. */
 export function createHubspotNames({ read }: HubspotHttp): Pick<Crm, 'stages' | 'owner'> {
   return {
     async stages(access) {

@@ -1,10 +1,7 @@
 // `decide/` gets a delivery. With its stage and the rules that may apply, it is a candidate. With its deal, the candidate
-// is a change. This file has all the relay's reads of the CRM: the stages and the deal, the links if the decision depends
-// on them, and the owner. The owner is read only after the decision, because only a message about a single change says
-// the name. A read serves all users and all tries. Then rules.ts decides, and calls nothing:
-// - `send`: the rule under which to send the change, and the headline
-// - `look again`: the CRM may still add a contact or a company, so read the deal again later
-// - `nothing`: no ticked rule applies
+// is a change. This file has all the relay's reads of the CRM. The owner is read only after the decision, because only a
+// message about a single change says the name. A read serves all users and all tries. Then rules.ts decides, and calls
+// nothing.
 
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import type { CrmOwner } from '../../providers/deal.ts'
@@ -22,7 +19,6 @@ import { createStageCache, stageFinder } from './stages.ts'
 /** A delivery of which only the stage is known yet, and of which the deal must be read if a rule may apply. */
 export interface Candidate {
   delivery: DealDelivery
-  /** The ticked rules that may apply. If there is none, no message is needed. */
   possible: readonly RuleEntry[]
   stage: Change['stage']
 }
@@ -64,7 +60,6 @@ export function createChangeReader(
   return {
     lookAgainAt,
 
-    /** Finds the ticked rules that may apply to deliveries of one user. Reads no deal. */
     async candidatesOf(deliveries: readonly DealDelivery[], by: ReadBy): Promise<Candidate[]> {
       const [first] = deliveries
       if (first === undefined) return []

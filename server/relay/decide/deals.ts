@@ -44,7 +44,6 @@ export function createDealReader(
     `${accountId}/${property}/${dealId}`
   const linkKey = ({ accountId }: CrmConnection, dealId: string) => `${accountId}/${dealId}`
 
-  /** Starts to read one deal, with its links if `withLinks`. One call reads both. */
   function readOne(
     connection: CrmConnection,
     dealId: string,
@@ -188,11 +187,9 @@ function mayBeOfOneDeal(error: unknown): boolean {
   return error.kind === 'nonsense' || (error.kind === 'unreachable' && error.reason !== undefined)
 }
 
-/** What was read of one deal, or is being read. */
 interface Entry<Value> {
   startedAt: number
   value: Promise<Value>
-  /** The value, once the read has ended. */
   settled?: Value
 }
 
@@ -205,7 +202,6 @@ function createReads<Value>(now: () => number, changesIn: (value: Value) => numb
   })
 
   return {
-    /** Finds a read that began at `afterMs` or later. */
     get(key: string, afterMs: number): Entry<Value> | undefined {
       const entry = entries.get(key)
       return entry !== undefined && entry.startedAt >= afterMs ? entry : undefined

@@ -7,7 +7,6 @@ import { sameChangeMs } from '../receive/store.ts'
  */
 const shortestCutHistory = 20
 
-/** The entries of one history, in order. */
 interface Timeline {
   /** Without values that were saved again, which is no change. */
   changes: CrmDeal['history']
@@ -56,10 +55,7 @@ export function formerValue(
   return versions.length < shortestCutHistory ? null : undefined
 }
 
-/**
- * Binary search: returns the first index for which `holds` is true, or `length` if there is none. `holds` must
- * also be true for all later indexes.
- */
+/** Binary search. If `holds` is true for an index, it must be for all later ones. @returns `length` if it never is. */
 function firstIndex(length: number, holds: (index: number) => boolean): number {
   let first = 0
   let end = length

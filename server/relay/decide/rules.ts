@@ -6,7 +6,6 @@ import type { AvailableRuleId } from '../../../contract/rules.ts'
 import type { CrmDeal, Stage } from '../../providers/deal.ts'
 import type { DealProperty } from '../../providers/registry.ts'
 
-/** A change of one deal property, as the rules see it. */
 export interface Change {
   property: DealProperty
   /**
@@ -35,7 +34,6 @@ export interface Headline {
 
 /** What the relay knows about one rule. contract/rules.ts contains the text for users. */
 interface DealRule {
-  /** The rule is about changes of this property. */
   property: DealProperty
   applies(change: Change): boolean
   /**
@@ -93,9 +91,7 @@ export function propertiesOf(ruleIds: readonly string[]): DealProperty[] {
 
 export type RuleEntry = readonly [AvailableRuleId, DealRule]
 
-/**
- * Returns the ticked rules that may apply to a change of this property to this value, in the order of `dealRules`.
- */
+/** Those that may apply to a change of this property to this value, in the order of `dealRules`. */
 export function possibleRules(
   property: DealProperty,
   value: string,
@@ -123,7 +119,6 @@ type RuleChoice =
   | { kind: 'send'; ruleId: AvailableRuleId }
   /** The CRM may still add a contact or a company to the deal. */
   | { kind: 'look again' }
-  /** No ticked rule applies. */
   | { kind: 'nothing' }
 
 export type Decision =
@@ -141,7 +136,6 @@ export function decide(
   return { ...choice, headline: dealRules[choice.ruleId].headline(change) }
 }
 
-/** Chooses the ticked rule for a change: the first that applies. */
 export function ruleFor(
   change: Change,
   ticked: ReadonlySet<string>,

@@ -42,7 +42,6 @@ export interface Delivery {
   ruleIds: readonly string[]
   /** How many deliveries are pending in the channel, this one included. Counted up to `fewestInDigest`. */
   pendingInChannel: number
-  /** What is known of the change, for the user's list of messages. */
   shown?: Shown
 }
 

@@ -3,7 +3,6 @@ import type { Database } from '../../database/open.ts'
 import { dealEvents, deliveries } from '../../database/schema.ts'
 import { type DealDelivery, type Delivery, deliveryAndEvent, isOfDeal } from './delivery.ts'
 
-/** The most deliveries of one page. */
 const mostOfPage = 200
 
 /** Deliveries of one user in their order. The next page begins after `last`; undefined: there is none. */

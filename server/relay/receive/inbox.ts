@@ -31,7 +31,6 @@ export interface Inbox {
   storeFound(crm: CrmId, events: readonly DealEvent[], aheadMs: number): Promise<number>
 }
 
-/** A call of `store` whose events are not all stored yet. */
 interface StoreCall {
   events: readonly CrmEvent[]
   resolve: () => void

@@ -18,12 +18,7 @@ import {
 /** The most changes from a search that are compared at once. This blocks the thread. */
 const mostCompared = 300
 
-/**
- * Stores those events of a search that are not known yet.
- * @param aheadMs How far our clock is ahead of the CRM's.
- * @param onStored is called after each transaction.
- * @returns how many it stored.
- */
+/** Stores events of a search. @param aheadMs How far our clock is ahead of the CRM's. @returns how many were new. */
 export async function storeMissed(
   { database, onStored }: { database: Database; onStored: () => void },
   found: readonly CrmEvent[],

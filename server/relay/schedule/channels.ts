@@ -36,21 +36,12 @@ export function makeDueFrom(source: SQL): SQL {
 }
 
 /**
- * A lease reserves a row for one process until a time in the row. If the process dies, the lease ends by itself. One
- * statement sees that the former lease has ended, and takes the new one. There are five kinds of leases:
- *
- * - `channels.leased_until` (this file): one process works on a channel. It renews the lease while it does.
- * - `deliveries.sending_until` (send/claim.ts): one process posts a message about the delivery.
- * - `connections.refreshing_until` (people/access-token.ts): one process refreshes the access token.
- * - `connections.checked_at` (people/checks.ts): one process checks the connection. This is the time of the last
- *   check, or long ago if somebody asks for one. The process first sets it so that the next check is due in an hour.
- * - `crm_accounts.search_at` (search/): one process searches the account. This is the time of the next search. The
- *   process sets it ahead, again and again while it searches.
- *
+ * A lease reserves a row for one process until a time in the row (docs/server/relay.md#leases). The others are
+ * `deliveries.sending_until`, `connections.refreshing_until`, `connections.checked_at` and `crm_accounts.search_at`.
  * They share no code, because each statement also has conditions of its own.
  *
- * A lease of a channel clears `due_at`. A transaction that adds a delivery sets `due_at` again. So if an event
- * arrives during the work on its channel, the channel becomes due once more.
+ * A lease of a channel clears `due_at`. A transaction that adds a delivery sets `due_at` again. So if an event arrives
+ * during the work on its channel, the channel becomes due once more.
  */
 
 /** A channel's lease ends this long after its last renewal. Its process is then dead or frozen. */

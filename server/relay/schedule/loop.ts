@@ -4,9 +4,8 @@
 // again, also after a crash.
 
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Database } from '../../database/open.ts'
-import { errorFields, type Log } from '../../log.ts'
-import type { RelayTimes } from '../times.ts'
+import { errorFields } from '../../log.ts'
+import type { RelayParts } from '../parts.ts'
 import {
   endAllLeases,
   endRests,
@@ -47,20 +46,15 @@ const afterErrorMs = 10_000
 /** If the database's clock goes back by more than this, it was put right. */
 const clockToleranceMs = 10_000
 
-interface LoopDependencies {
-  database: Database
-  log: Log
-  /** True if no other process uses this database. Leases in it are then from a dead process. */
-  alone: boolean
-  times: RelayTimes
-  /** The id of this process, which holds the leases. */
-  processId: string
-  /** Works on the next delivery of a leased channel. */
-  work: (channel: string) => Promise<NextStep>
-}
-
-/** Creates the loop that leases due channels and works on them. */
-export function createLoop({ database, log, alone, times, processId, work }: LoopDependencies) {
+/** Creates the loop that leases due channels and calls `work` for the next delivery of each. */
+export function createLoop({
+  database,
+  log,
+  alone,
+  times,
+  processId,
+  work,
+}: Omit<RelayParts, 'isStopping'> & { work: (channel: string) => Promise<NextStep> }) {
   const working = new Map<string, Promise<void>>()
   const failing = new Set<string>()
   let releases: Release[] = []
@@ -80,6 +74,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
     log.error(event, errorFields(error))
   }
 
+  /** Tells the loop that a channel is due now. */
   function wake(): void {
     timesWoken++
     due = true
@@ -188,6 +183,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   return {
     wake,
     isStopping: () => stopping,
+    /** When the loop last looked for work without an error, by `performance.now()`. */
     turnedAt: () => turnedAt,
     async start(): Promise<void> {
       if (alone) await endAllLeases(database)

@@ -30,7 +30,6 @@ const keepTurnMs = 10_000
 /** The size of each cache. A process cannot serve this many channels within `keepTurnMs`. */
 const mostChannels = 20_000
 
-/** The workspace of a channel, whose id is `team/channel`. */
 const workspaceOf = (channel: string) => channel.slice(0, channel.indexOf('/'))
 
 /**

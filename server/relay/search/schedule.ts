@@ -30,36 +30,25 @@ const leaseSeconds = 90
 const shortAbsenceMs = 60_000
 
 /** How long the search for missed changes waits, in milliseconds. Tests use shorter times. */
-export interface CatchUpTimes {
-  pollMs: number
-  /** The pause after each search, so that thousands of accounts after a start leave time for other work. */
-  pauseMs: number
-  /** The wait until an account is searched again. */
-  everyMs: number
-  /** The wait after a failed call. It doubles with each try. */
-  retryMs: number
-  afterErrorMs: number
-}
-
-const catchUpTimes: CatchUpTimes = {
+const catchUpTimes = {
   pollMs: 30_000,
+  /** The pause after each search, so that thousands of accounts after a start leave time for other work. */
   pauseMs: 500,
+  /** The wait until an account is searched again. */
   everyMs: 60 * 60_000,
+  /** The wait after a failed call. It doubles with each try. */
   retryMs: 1_000,
   afterErrorMs: 10 * 60_000,
 }
 
-export interface CatchUp {
-  /** Searches the accounts, a few at a time, and each one every hour. */
-  start(): void
-  stop(): Promise<void>
-}
+type CatchUpTimes = Readonly<typeof catchUpTimes>
 
-/** Creates the search for changes that no webhook has brought. */
+export type CatchUp = ReturnType<typeof createCatchUp>
+
 export function createCatchUp(
   dependencies: SearchDependencies,
   times: CatchUpTimes = catchUpTimes,
-): CatchUp {
+) {
   const { database, log } = dependencies
   const search = createSearch(dependencies, {
     retryMs: times.retryMs,
@@ -71,7 +60,6 @@ export function createCatchUp(
   /** A search that begins earlier leaves the end of an absence to webhooks. */
   let completeFrom = Number.NEGATIVE_INFINITY
 
-  /** Keeps the table `crm_accounts`, which says when to search each account. */
   async function keepSchedule(): Promise<number> {
     const now = performance.now()
     const isFirst = addedAt === Number.NEGATIVE_INFINITY
@@ -119,6 +107,7 @@ export function createCatchUp(
   }
 
   return {
+    /** Searches the accounts, a few at a time, and each one every hour. */
     start() {
       running = [
         repeatInBackground(keepSchedule, { firstMs: 0, onError }),

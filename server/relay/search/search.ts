@@ -5,13 +5,11 @@
 
 import { createHash } from 'node:crypto'
 import { and, eq, isNull, notInArray } from 'drizzle-orm'
-import type { Database } from '../../database/open.ts'
 import { connections, rules } from '../../database/schema.ts'
 import type { Log } from '../../log.ts'
-import type { CrmConnection } from '../../people/access-token.ts'
-import type { Vault } from '../../people/vault.ts'
+import type { AccessDependencies, CrmConnection } from '../../people/access-token.ts'
 import type { DealEvent } from '../../providers/deal.ts'
-import type { CrmAccess, Providers } from '../../providers/provider.ts'
+import type { CrmAccess } from '../../providers/provider.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
 import { propertiesOf } from '../decide/rules.ts'
 import {
@@ -39,10 +37,7 @@ export interface Account {
   searchedUntilMs: number
 }
 
-export interface SearchDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
+export interface SearchDependencies extends AccessDependencies {
   inbox: Inbox
   log: Log
 }
@@ -77,7 +72,6 @@ export function createSearch(
     return row && { ...row, provider: account.crm }
   }
 
-  /** The properties that a ticked rule of a connected user is about. */
   async function propertiesOfRules(account: Account): Promise<DealProperty[]> {
     const rows = await database
       .select({ ruleIds: rules.ruleIds })
@@ -146,7 +140,6 @@ export function createSearch(
   }
 }
 
-/** A change of a property as an event. */
 function eventOf(of: Omit<DealEvent, 'key' | 'occurredAt'>, occurredAt: Date): DealEvent {
   const { accountId, dealId, property, value } = of
   const parts = ['search', accountId, dealId, property, value, occurredAt.getTime()]

@@ -23,7 +23,6 @@ export type Claim =
   | { kind: 'wait'; ms: number }
   /** Another call has sent or ended the delivery, or its user has disconnected. */
   | { kind: 'gone' }
-  /** This process no longer holds the channel's lease. */
   | { kind: 'lease lost' }
   /** The channel already has a message about one of the events, for another user. */
   | { kind: 'sent already' }

@@ -6,8 +6,6 @@ import { deliveries } from '../../database/schema.ts'
 import { isClaimed } from '../pick/delivery.ts'
 import { makeDueFrom } from '../schedule/channels.ts'
 
-// What a disconnect and a new connection ask of the relay.
-
 /**
  * Marks what waits for a user who disconnects. The relay ends it in batches, also if the user connects again meanwhile.
  * Call it in the transaction that deletes the connection, so that nothing of it is sent from then on.
@@ -18,7 +16,6 @@ export async function endWaiting(tx: Executor, userId: string): Promise<void> {
   )
 }
 
-/** Has the relay look at what waits for a user. */
 export async function lookAtWaiting(database: Executor, userId: string): Promise<void> {
   await database.execute(
     makeDueFrom(sql`

@@ -2,19 +2,17 @@
 // Of the chat's answers, `afterAnswer` in send.ts decides which are failures.
 
 import { isDatabaseFailure } from '../../database/failure.ts'
-import type { Database } from '../../database/open.ts'
-import { errorFields, type Log } from '../../log.ts'
+import { errorFields } from '../../log.ts'
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import { type Connection, openSecrets } from '../../people/connections.ts'
 import { recordRefusal } from '../../people/refusals.ts'
-import type { Vault } from '../../people/vault.ts'
-import { type Providers, unknownRefusal } from '../../providers/provider.ts'
+import { unknownRefusal } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
 import { isCrmId } from '../../providers/registry.ts'
 import { countEnded } from '../../watch/metrics.ts'
+import type { RelayParts } from '../parts.ts'
 import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
 import { goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
-import type { RelayTimes } from '../times.ts'
 import { withStorable } from './group-sql.ts'
 import {
   type BacklogEnd,
@@ -27,17 +25,9 @@ import {
 
 const reportEveryMs = 60_000
 
-interface EndDependencies {
-  database: Database
-  providers: Providers
-  log: Log
-  processId: string
-}
-
 export type Ends = ReturnType<typeof createEnds>
 
-/** Creates the functions for deliveries that get no message now: they end as ignored or dead, or they are put off. */
-export function createEnds({ database, providers, log, processId }: EndDependencies) {
+export function createEnds({ database, providers, log, processId }: RelayParts) {
   /** How many deliveries were ignored since the last report, by reason. */
   const ignored = new Map<string, number>()
   let reporting: NodeJS.Timeout | undefined
@@ -99,7 +89,6 @@ export function createEnds({ database, providers, log, processId }: EndDependenc
       return whileLeased(await recordPutOff(database, processId, group, options))
     },
 
-    /** Logs what was ignored since the last report. */
     reportIgnored,
   }
 }
@@ -113,22 +102,8 @@ const maxAttempts = 20
 /** While a provider answers nothing at all, the tries go on until the event is so old. */
 const longestOutageMs = 24 * 60 * 60_000
 
-interface FailureDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
-  withAccess: WithAccess
-  log: Log
-  times: RelayTimes
-  ends: Ends
-}
-
 export type Failures = ReturnType<typeof createFailures>
 
-/**
- * Creates the functions that decide what follows a failure: another try, the end, or a broken connection. Of the chat's
- * answers, `afterAnswer` in send.ts decides which are failures.
- */
 export function createFailures({
   database,
   vault,
@@ -137,7 +112,7 @@ export function createFailures({
   log,
   times,
   ends: { end, putOff },
-}: FailureDependencies) {
+}: RelayParts & { withAccess: WithAccess; ends: Ends }) {
   /** Whether a provider does not answer a simple question, either. Then no delivery is to blame. */
   async function isOutage(connection: Connection): Promise<boolean> {
     const { provider, channelId } = connection

@@ -14,7 +14,6 @@ export const idsOf = (group: readonly Delivery[]) =>
 export const eventIdsOf = (group: readonly Delivery[]) =>
   sql`${sql.param(group.map(({ eventId }) => eventId))}::bigint[]`
 
-/** The condition that a delivery is in the group and pending. */
 export const isPendingIn = (group: readonly Delivery[]) =>
   sql`id = any(${idsOf(group)}) and state = 'pending'`
 

@@ -1,9 +1,7 @@
 import { createCache } from '../../cache.ts'
-import type { Log } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
-import type { Vault } from '../../people/vault.ts'
-import type { Providers } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
+import type { RelayParts } from '../parts.ts'
 import type { OpenRoute } from './ready.ts'
 
 const freshMs = 60 * 60_000
@@ -28,7 +26,7 @@ const mostPauses = 1_000
  * call, asks nothing for an hour, or until the user has connected again. The log never contains an address.
  */
 export function createMentions(
-  { providers, vault, log }: { providers: Providers; vault: Vault; log: Log },
+  { providers, vault, log }: Pick<RelayParts, 'providers' | 'vault' | 'log'>,
   now: () => number = () => performance.now(),
 ): (chat: OpenRoute['chat'], email: string) => Promise<string | undefined> {
   const members = createCache<{ id: Promise<string | undefined>; askedAt: number }>(mostMembers)

@@ -26,11 +26,9 @@ type Readiness =
   /** No message is needed or possible. */
   | { kind: 'end'; state: 'dead' | 'ignored'; reason: string }
   | { kind: 'broken'; connection: Connection }
-  /** The user has disconnected. */
   | { kind: 'disconnected' }
   /** The operator lets the account's messages wait. */
   | { kind: 'paused' }
-  /** The user has chosen another channel. */
   | { kind: 'moved'; channel: string }
   | { kind: 'rest'; ms: number }
 

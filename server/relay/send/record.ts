@@ -111,10 +111,7 @@ export async function endSaid(database: Database, group: Group): Promise<number>
   return ended.length
 }
 
-/**
- * Ends deliveries without a message. Set `countTry` after a failed try.
- * @returns the ids of those that it ended, and whether this process still has the lease of the channel.
- */
+/** @returns the ids of those that it ended, and whether this process still has the lease of the channel. */
 export async function recordEnd(
   database: Database,
   processId: string,
@@ -141,16 +138,12 @@ export async function recordEnd(
 export interface PutOff {
   afterMs: number
   reason: string | null
-  /** Set it after a failed try. */
   countTry: boolean
   /** The form of the next try, after the chat has refused a richer one. */
   form?: 'single' | 'plain'
 }
 
-/**
- * Puts deliveries off.
- * @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing.
- */
+/** @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing. */
 export async function recordPutOff(
   database: Database,
   processId: string,

@@ -5,45 +5,29 @@
 
 import { setTimeout as delay } from 'node:timers/promises'
 import type { AvailableRuleId } from '../../../contract/rules.ts'
-import type { Database } from '../../database/open.ts'
-import { errorFields, type Log } from '../../log.ts'
+import { errorFields } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
 import { recordAcceptance } from '../../people/refusals.ts'
-import type { Vault } from '../../people/vault.ts'
 import type { ChatMessage } from '../../providers/chat-message.ts'
 import { uuidOf } from '../../providers/message-id.ts'
-import type { PostOutcome, Providers } from '../../providers/provider.ts'
+import type { PostOutcome } from '../../providers/provider.ts'
 import { countSent, messageRefused } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
+import type { RelayParts } from '../parts.ts'
 import type { Group } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/loop.ts'
 import type { createWorkspaceTurns } from '../schedule/pauses.ts'
-import type { RelayTimes } from '../times.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
 import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
 import { recordRateLimit, recordSent } from './record.ts'
 
-/** A message and the deliveries that it covers. */
 export interface Parcel {
   group: Group
   message: ChatMessage
   /** The rules that apply, for the log. */
   ruleIds: readonly AvailableRuleId[]
-}
-
-interface SendDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
-  log: Log
-  times: RelayTimes
-  processId: string
-  isStopping: () => boolean
-  turns: Pick<ReturnType<typeof createWorkspaceTurns>, 'take'>
-  ends: Ends
-  failures: Failures
 }
 
 export function createSend({
@@ -57,7 +41,11 @@ export function createSend({
   turns,
   ends: { end, endSaid, putOff },
   failures: { retry, refused },
-}: SendDependencies) {
+}: RelayParts & {
+  turns: Pick<ReturnType<typeof createWorkspaceTurns>, 'take'>
+  ends: Ends
+  failures: Failures
+}) {
   return async function send(parcel: Parcel, route: OpenRoute): Promise<NextStep> {
     const { group, message } = parcel
     const { chat, channelId } = route
@@ -115,7 +103,6 @@ export function createSend({
     }
   }
 
-  /** Does what the chat's answer asks for: records the message as sent, tries it again later, or ends it. */
   async function afterAnswer(
     answer: PostOutcome,
     { group, message, ruleIds }: Parcel,
@@ -152,10 +139,7 @@ export function createSend({
     }
   }
 
-  /**
-   * Records that the chat has the message. Repeats this until it succeeds, instead of sending
-   * again.
-   */
+  /** Repeats until it succeeds: otherwise Slack would get the message again. */
   async function recordUntilRecorded(group: Group): ReturnType<typeof recordSent> {
     for (;;) {
       try {

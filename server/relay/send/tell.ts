@@ -24,9 +24,7 @@ export interface Told {
   entry: MessageEntry
 }
 
-/** What was decided about the deliveries that the next message may cover. */
 export interface Decided {
-  /** Those that the message tells, in its order. */
   told: readonly Told[]
   /** One that must wait, and with it all after it. All before it can be sent. */
   mustWait?: { delivery: DealDelivery } & ({ afterMs: number } | { error: unknown })

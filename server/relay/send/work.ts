@@ -1,27 +1,11 @@
 // `send/` gets a channel that this process leases, works on its next delivery, and returns what the channel needs next.
-// This file calls the stages, from top to bottom:
-//
-//   pick/next.ts         channel      → Delivery       the first one that need not wait
-//   send/ready.ts        Delivery     → Readiness      an OpenRoute, or what prevents a message now
-//   send/tell.ts         Delivery     → Decided        ends what needs no message. Calls these:
-//     pick/following.ts  Delivery     → DeliveryPage   a digest looks at those after it, too
-//     decide/change.ts   DeliveryPage → Candidate      reads the stages, and finds the rules that may apply
-//     decide/change.ts   Candidate    → Change         reads the deal, and its links if the decision needs them
-//     decide/rules.ts    Change       → Decision       a pure function
-//     write/message.ts   Decision     → MessageEntry   what a message says of the Change
-//   parcelOf, below      Decided      → Parcel         reads the owner; write/ makes the message, for several a digest
-//   send/send.ts         Parcel       → NextStep       waits, claims, posts, records
-//
-// Each delivery ends as sent, ignored or dead, or it stays pending until its next try. The chat gets each event once,
-// except if its answer is lost, or is not recorded before the claim ends.
+// This file calls the stages, which docs/server/relay.md draws. Each delivery ends as sent, ignored or dead, or it stays
+// pending until its next try. The chat gets each event once, except if its answer is lost, or is not recorded before the
+// claim ends.
 
-import type { CountCall } from '../../database/call-counter.ts'
-import type { Database } from '../../database/open.ts'
-import type { Log } from '../../log.ts'
 import { createWithAccess } from '../../people/access-token.ts'
-import type { Vault } from '../../people/vault.ts'
-import type { Providers } from '../../providers/provider.ts'
 import { createChangeReader, type ReadBy } from '../decide/change.ts'
+import type { RelayParts } from '../parts.ts'
 import {
   type DealDelivery,
   type Delivery,
@@ -32,7 +16,6 @@ import {
 import { nextDelivery } from '../pick/next.ts'
 import { done, goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
 import { createWorkspaceTurns } from '../schedule/pauses.ts'
-import type { RelayTimes } from '../times.ts'
 import { digestOf } from '../write/digest.ts'
 import { type MessageEntry, messageFor, plainMessageFor, testMessage } from '../write/message.ts'
 import { createEnds, createFailures } from './end.ts'
@@ -48,27 +31,7 @@ const mostOfAccount = 100
 const laterMs = 500
 const apartMs = 20
 
-interface WorkDependencies {
-  database: Database
-  vault: Vault
-  providers: Providers
-  log: Log
-  times: RelayTimes
-  /** The id of this process, which holds the leases. */
-  processId: string
-  countCall: CountCall | undefined
-  isStopping: () => boolean
-}
-
-interface Work {
-  /** Works on the next delivery of a channel, or on several with one digest. */
-  work: (channel: string) => Promise<NextStep>
-  /** Logs what was ignored since the last report. */
-  reportIgnored: () => void
-}
-
-/** Creates the function that works on a channel. */
-export function createWork(dependencies: WorkDependencies): Work {
+export function createWork(dependencies: RelayParts) {
   const { database, providers, times, processId } = dependencies
   const turns = createWorkspaceTurns(dependencies.countCall)
   const withAccess = createWithAccess(dependencies)
@@ -92,6 +55,7 @@ export function createWork(dependencies: WorkDependencies): Work {
     reportIgnored: ends.reportIgnored,
   }
 
+  /** Works on the next delivery of a channel, or on several with one digest. */
   async function work(channel: string): Promise<NextStep> {
     const next = await nextDelivery(database, channel)
     if (next.kind === 'nothing') return done
@@ -131,7 +95,6 @@ export function createWork(dependencies: WorkDependencies): Work {
     }
   }
 
-  /** Sends the message about a change, or about several with one digest. */
   async function tell(first: DealDelivery, route: OpenRoute): Promise<NextStep> {
     const maybeRepeats = first.claimedUntil !== null
     const isDigest =

@@ -18,7 +18,6 @@ import {
   wordingOf,
 } from './text.ts'
 
-/** The most events in one digest. */
 export const mostInDigest = 30
 /** Slack refuses blocks with too much text together. It does not document the limit; 11,000 was too much. */
 const longestDigest = 9_000
@@ -87,7 +86,6 @@ function totalsOf(entries: readonly MessageEntry[]): string {
     .join(' · ')
 }
 
-/** Adds up the amounts of each currency. */
 function sums(deals: readonly DealInMessage[]): string[] {
   return [...Map.groupBy(deals, ({ currency }) => currency?.toUpperCase() ?? null)].flatMap(
     ([currency, some]) => {

@@ -26,7 +26,6 @@ const longestHappened = longestLabel + 'moved to '.length
 /** If a message is written so long after the change, it says when the change happened. */
 const lateAfterMs = 10 * 60_000
 
-/** What a message says about the deal itself. */
 export interface DealInMessage {
   name: string | null
   /** A decimal number as text. */
@@ -36,19 +35,15 @@ export interface DealInMessage {
   /** The owner's id in the chat. The message then mentions the owner instead of naming them. */
   ownerInChat?: string | undefined
   closeDate?: Date | undefined
-  /** The deal's page in the CRM. */
   url: string
 }
 
-/** A change of a deal that needs a message. */
 export interface MessageEntry {
   deal: DealInMessage
-  /** The owner's id in the CRM. */
   ownerId: string | null
   headline: Headline
   /** The label of the pipeline that the deal is in after the change, if the account has several. */
   pipeline?: string | undefined
-  /** The rule that applies. */
   ruleId: AvailableRuleId
   /** When the change happened, if the message comes long afterwards. */
   late?: Date | undefined
@@ -85,7 +80,6 @@ export function plainTextOf({
   return `${headline.sign} ${name} ${happened}${amount === undefined ? '' : ` (${amount})`}`
 }
 
-/** Writes the chat message about one change of a deal. */
 export function messageFor({ deal, headline, ...entry }: MessageEntry): ChatMessage {
   const { ruleId, pipeline, late } = entry
   const name = nameOf(deal, longestName)

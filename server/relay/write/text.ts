@@ -38,12 +38,10 @@ export function cut(text: string, maxLength: number): string {
   return `${kept || codePoints[0]}…`
 }
 
-/** The name of a deal. */
 export function nameOf({ name }: { name: string | null }, maxLength: number): string {
   return oneLine(name ?? '', maxLength) || 'Unnamed deal'
 }
 
-/** Plain text, or another part of a rich text. */
 export type Part = string | RichText
 
 /**
