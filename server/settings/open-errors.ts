@@ -1,6 +1,6 @@
 // Not all of Drizzle: wrong settings are reported at once.
 import { DrizzleQueryError } from 'drizzle-orm/errors'
-import { UnusableFolder } from '../database/lock.ts'
+import { FolderInUse, lockFolder, UnusableFolder } from '../database/lock.ts'
 import { Refused } from '../database/migrate.ts'
 import { NoRoom } from '../database/room.ts'
 import { errorCode } from '../log.ts'
@@ -11,6 +11,15 @@ import type { Settings } from './settings.ts'
  * Each function turns the failure to open what a setting names into an error that names the setting
  * and the remedy. A code alone, such as ECONNREFUSED, says neither.
  */
+
+/** @throws FolderInUse if another process holds the folder, or an Error that names the setting and the remedy. */
+export function lockDataDir(settings: Pick<Settings, 'dataDir'>) {
+  try {
+    return lockFolder(settings.dataDir)
+  } catch (error) {
+    throw error instanceof FolderInUse ? error : dataDirError(settings, error)
+  }
+}
 
 /** The data folder, or the database or the key in it, could not be opened. */
 export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unknown): Error {
