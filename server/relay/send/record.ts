@@ -142,7 +142,7 @@ export interface PutOff {
   afterMs: number
   reason: string | null
   /** Set it after a failed try. */
-  countTry: boolean
+  countTry?: boolean
   /** The form of the next try, after the chat has refused a richer one. */
   form?: 'single' | 'plain'
 }
@@ -155,7 +155,7 @@ export async function recordPutOff(
   database: Database,
   processId: string,
   group: Group,
-  { afterMs, reason, countTry, form }: PutOff,
+  { afterMs, reason, countTry = false, form }: PutOff,
 ): Promise<boolean> {
   return await hasLease(
     database,
@@ -181,7 +181,7 @@ export async function recordRateLimit(
   waitMs: number,
 ): Promise<boolean> {
   await pauseWorkspace(database, group[0].channel, waitMs)
-  const soon = { afterMs: 0, reason: 'rate_limited', countTry: false }
+  const soon = { afterMs: 0, reason: 'rate_limited' }
   return await recordPutOff(database, processId, group, soon)
 }
 

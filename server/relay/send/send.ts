@@ -82,7 +82,7 @@ export function createSend({
     if (!mayPost()) {
       log.warn('claim too old', logFields(first))
       const afterMs = times.firstRetryMs
-      return await putOff(claimedGroup, { afterMs, reason: null, countTry: false })
+      return await putOff(claimedGroup, { afterMs, reason: null })
     }
     const id = idOf(message, group)
     const answer = await providers[chat.provider].post(secrets, channelId, { ...message, id })
