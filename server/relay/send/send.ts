@@ -17,13 +17,13 @@ import { countSent, messageRefused } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import type { Group } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/loop.ts'
-import type { createWorkspaceTurns } from '../schedule/pauses.ts'
+import { type createWorkspaceTurns, pauseWorkspace } from '../schedule/pauses.ts'
 import type { RelayTimes } from '../times.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
 import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
-import { recordRateLimit, recordSent } from './record.ts'
+import { recordSent } from './record.ts'
 
 /** A message and the deliveries that it covers. */
 export interface Parcel {
@@ -131,11 +131,13 @@ export function createSend({
         if (sameEvent) await endSaid(group)
         return more ? goOn : done
       }
-      case 'wait':
+      case 'wait': {
         log.warn('channel rate limited', { ...logFields(first), waitMs: answer.ms })
-        return (await recordRateLimit(database, processId, group, answer.ms))
-          ? { kind: 'rest', ms: answer.ms }
-          : done
+        // The pause applies to the whole workspace, whoever has the lease.
+        await pauseWorkspace(database, first.channel, answer.ms)
+        const next = await putOff(group, { afterMs: 0, reason: 'rate_limited' })
+        return next.kind === 'go on' ? { kind: 'rest', ms: answer.ms } : next
+      }
       case 'failed':
         return await retry(group, chat, answer.reason, answer)
       case 'refused': {
