@@ -6,7 +6,7 @@ import { routeOf } from '../people/routes.ts'
 import type { Vault } from '../people/vault.ts'
 import type { CrmDeal } from '../providers/deal.ts'
 import type { CrmAccess, Providers } from '../providers/provider.ts'
-import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
+import { crmIds, type DealProperty, eachOf } from '../providers/registry.ts'
 import { formerValue } from '../relay/decide/former-value.ts'
 import {
   type Change,
@@ -73,10 +73,7 @@ export function createPreviewReader(
   limits: ReadLimits,
 ): (connection: CrmConnection) => Promise<Preview> {
   const spareCall = createSpareCalls({ database, vault, providers })
-  const stageCaches = Object.fromEntries(
-    crmIds.map((id) => [id, createStageCache(providers[id])]),
-    // The type of Object.fromEntries does not keep the names of the keys.
-  ) as Record<CrmId, ReturnType<typeof createStageCache>>
+  const stageCaches = eachOf(crmIds, (id) => createStageCache(providers[id]))
   const inTurn = createTurns(limits)
 
   return async function read(connection) {

@@ -1,5 +1,6 @@
 // What an operator asks a running server: its metrics, and whether it can work (docs/operating/watching.md).
 
+import { setTimeout as delay } from 'node:timers/promises'
 import { Gauge, Registry } from '@prometheus-io/client'
 import { sql } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
@@ -37,17 +38,11 @@ export function shared<Answer>(
     asking ??= ask().finally(() => {
       asking = undefined
     })
-    let timer: NodeJS.Timeout | undefined
-    const tooLate = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), databaseWithinMs)
-    })
     try {
-      return await Promise.race([asking, tooLate])
+      return await Promise.race([asking, delay(databaseWithinMs, undefined, { ref: false })])
     } catch (error) {
       log.error('the database cannot be used', errorFields(error))
       return undefined
-    } finally {
-      clearTimeout(timer)
     }
   }
 }

@@ -76,10 +76,6 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
   /** How far the database's clock is ahead of `performance.now()`, at least. */
   let aheadMs = Number.NEGATIVE_INFINITY
 
-  function logFailure(event: string, error: unknown): void {
-    log.error(event, errorFields(error))
-  }
-
   function wake(): void {
     timesWoken++
     due = true
@@ -175,7 +171,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
         }
         turnedAt = performance.now()
       } catch (error) {
-        logFailure('relay loop failed', error)
+        log.error('relay loop failed', errorFields(error))
         due = true
         await delay(times.pollMs)
       }
@@ -191,11 +187,10 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
     turnedAt: () => turnedAt,
     async start(): Promise<void> {
       if (alone) await endAllLeases(database)
-      const renew = async () => {
-        await renewLeases(database, processId, [...working.keys()])
-      }
       renewing = setInterval(() => {
-        renew().catch((error) => logFailure('upkeep failed', error))
+        renewLeases(database, processId, [...working.keys()]).catch((error) =>
+          log.error('upkeep failed', errorFields(error)),
+        )
       }, renewEveryMs)
       running = run()
     },
@@ -205,7 +200,7 @@ export function createLoop({ database, log, alone, times, processId, work }: Loo
       clearInterval(renewing)
       await running
       await Promise.allSettled(working.values())
-      await releaseFinished().catch((error) => logFailure('relay loop failed', error))
+      await releaseFinished().catch((error) => log.error('relay loop failed', errorFields(error)))
     },
   }
 }
