@@ -19,7 +19,6 @@ import { createRelay, type Relay } from './relay/relay.ts'
 import { type CatchUp, createCatchUp } from './relay/search/schedule.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import type { Addresses } from './settings/settings.ts'
-import { countRefusedWebhooks } from './watch/refused-webhooks.ts'
 import { createWatch, type PoolCounts } from './watch/watch.ts'
 
 export interface BackendOptions {
@@ -83,7 +82,6 @@ export function createBackend({
     limits,
     inbox,
     wakeRelay: relay.wake,
-    refusedWebhooks: countRefusedWebhooks({ log, now }),
     operatorToken: operatorToken(encryptionKeys),
     watch: createWatch({ database, hasRoom, providers, pool, turnedAt: relay.turnedAt, log }),
     metricsToken,

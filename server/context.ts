@@ -5,7 +5,6 @@ import type { Sessions } from './people/session.ts'
 import type { Vault } from './people/vault.ts'
 import type { Providers } from './providers/provider.ts'
 import type { Inbox } from './relay/receive/inbox.ts'
-import type { RefusedWebhooks } from './watch/refused-webhooks.ts'
 import type { Watch } from './watch/watch.ts'
 
 /** What every route receives. */
@@ -19,8 +18,6 @@ export interface Context {
   inbox: Inbox
   /** Tells the relay that a channel is due now. */
   wakeRelay: () => void
-  /** Counts the webhooks that the server refused. */
-  refusedWebhooks: RefusedWebhooks
   /** The bearer token of `npm run relay`. */
   operatorToken: string
   /** What the operator can watch. */
