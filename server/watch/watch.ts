@@ -9,7 +9,7 @@ import { dealEvents } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
 import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
-import { countDeadFromZero, registry, waitingReason } from './metrics.ts'
+import { countDeadFromZero, labelOf, registry } from './metrics.ts'
 import { readStored, readTotals, type StoredTotals } from './stored.ts'
 
 /** Longer than a slow statement, shorter than the time limits of load balancers and of Prometheus. */
@@ -164,7 +164,7 @@ export function createWatch({
         pending.set(figures.pending)
         oldestPending.set(figures.oldestPendingS)
         for (const { reason, count } of figures.waiting) {
-          waiting.inc({ reason: waitingReason(reason, providers) }, count)
+          waiting.inc({ reason: labelOf(reason, providers) }, count)
         }
         for (const { failing, count, lagS } of figures.due) {
           const state = failing ? 'failing' : 'working'
