@@ -18,7 +18,6 @@ import { createRelay } from './relay/relay.ts'
 import { createCatchUp } from './relay/search/schedule.ts'
 import { type RelayTimes, relayTimes } from './relay/times.ts'
 import type { Addresses } from './settings/settings.ts'
-import { countRefusedWebhooks } from './watch/refused-webhooks.ts'
 import { createWatch, type PoolCounts } from './watch/watch.ts'
 
 export interface BackendOptions {
@@ -73,7 +72,6 @@ export function createBackend({
     limits,
     inbox,
     wakeRelay: relay.wake,
-    refusedWebhooks: countRefusedWebhooks({ log, now }),
     operatorToken: operatorToken(encryptionKeys),
     watch: createWatch({ database, hasRoom, providers, pool, turnedAt: relay.turnedAt, log }),
     metricsToken,

@@ -1,11 +1,5 @@
 import { LRUCache } from 'lru-cache'
 
-type Options<
-  Key extends string | number,
-  Value extends object | string | number | true,
-  Context,
-> = Pick<LRUCache.Options<Key, Value, Context>, 'ttl' | 'ttlAutopurge' | 'perf' | 'fetchMethod'>
-
 /**
  * Creates a cache that forgets what nobody needed for the longest time.
  * @param most entries, or the sum of their sizes if `set` gets them. With `max`, lru-cache would reserve the room of all
@@ -16,7 +10,10 @@ export function createCache<
   Value extends object | string | number | true,
   Key extends string | number = string,
   Context = unknown,
->(most: number, options: Options<Key, Value, Context> = {}): LRUCache<Key, Value, Context> {
+>(
+  most: number,
+  options: LRUCache.OptionsBase<Key, Value, Context> = {},
+): LRUCache<Key, Value, Context> {
   return new LRUCache<Key, Value, Context>({
     ...options,
     maxSize: most,

@@ -5,7 +5,6 @@ import type { Sessions } from './people/session.ts'
 import type { Vault } from './people/vault.ts'
 import type { Providers } from './providers/provider.ts'
 import type { Inbox } from './relay/receive/inbox.ts'
-import type { RefusedWebhooks } from './watch/refused-webhooks.ts'
 import type { Watch } from './watch/watch.ts'
 
 /** What every route receives. */
@@ -17,8 +16,6 @@ export interface Context {
   limits: RateLimits
   inbox: Inbox
   wakeRelay: () => void
-  /** Counts the webhooks that the server refused. */
-  refusedWebhooks: RefusedWebhooks
   /** The bearer token of `npm run relay`. */
   operatorToken: string
   watch: Watch

@@ -29,6 +29,18 @@ export function logTo(write: (level: LogLevel, ...line: Parameters<Write>) => vo
   return Object.assign(at('info'), { error: at('error'), warn: at('warn'), debug: at('debug') })
 }
 
+/** Writes each line at most once a minute: a flood must not fill the log. */
+export function atMostOnceAMinute(write: Write): Write {
+  const writtenAt = new Map<string, number>()
+  return (event, fields) => {
+    const line = event + JSON.stringify(fields)
+    const now = performance.now()
+    if (now - (writtenAt.get(line) ?? Number.NEGATIVE_INFINITY) < 60_000) return
+    writtenAt.set(line, now)
+    write(event, fields)
+  }
+}
+
 /** sd-daemon(3): the journal of systemd takes the priority from the begin of a line. */
 const priorities = { error: '<3>', warn: '<4>', info: '<6>', debug: '<7>' }
 

@@ -1,15 +1,14 @@
 import { inspect } from 'node:util'
-import { FolderInUse, lockFolder } from './database/lock.ts'
 import { writeLines } from './log.ts'
 import { loadEnvironment } from './settings/environment.ts'
-import { dataDirError, shownError } from './settings/open-errors.ts'
-import { parseEnv, type Settings } from './settings/settings.ts'
+import { lockDataDir, shownError } from './settings/open-errors.ts'
+import { parseEnv } from './settings/settings.ts'
 
 try {
   loadEnvironment()
   const settings = parseEnv(process.env)
   // First of all, so that a second start reports the folder and not the port. PostgreSQL needs no lock.
-  const folderLock = settings.databaseUrl === undefined ? lock(settings) : undefined
+  const folderLock = settings.databaseUrl === undefined ? lockDataDir(settings) : undefined
   // Import this late, so that wrong settings are reported at once.
   const { start } = await import('./start.ts')
   await start(settings, folderLock)
@@ -17,12 +16,4 @@ try {
   // A person who can fix a setting needs only the message. With DEBUG, the place in the code is shown too.
   writeLines('error', process.env.DEBUG ? inspect(error) : shownError(error))
   process.exit(1)
-}
-
-function lock(settings: Settings) {
-  try {
-    return lockFolder(settings.dataDir)
-  } catch (error) {
-    throw error instanceof FolderInUse ? error : dataDirError(settings, error)
-  }
 }

@@ -1,7 +1,6 @@
 // What the operator does with one account of a CRM: with its users, and with everything that belongs to them.
 
 import { type SQL, sql } from 'drizzle-orm'
-import { inBatchesOf } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { standInMark } from '../people/stand-ins.ts'
 import { crmIds } from '../providers/registry.ts'
@@ -66,30 +65,19 @@ export async function pauseAccount(database: Database, id: string): Promise<void
   )
 }
 
-/** Lets the messages of an account go on, in batches. */
+/** Lets the messages of an account go on. Of each user, only the first one in a channel is `paused` (send/work.ts). */
 export async function resumeAccount(database: Database, id: string): Promise<void> {
   await database.execute(sql`update crm_accounts set paused_at = null where ${isOf(id)}`)
-  const found = await rowsOf<{ id: string }>(
-    database,
-    sql`select id::text as id from deliveries
-        where user_id in ${usersOf(id)} and state = 'pending' and reason = 'paused' order by id`,
-  )
-  await inBatchesOf(
-    found.map((each) => each.id),
-    async (ids) => {
-      await database.execute(
-        sql`with resumed as (
-              update deliveries set not_before = null, reason = null
-              where id = any(array(
-                select id from deliveries
-                where id = any(${sql.param(ids)}::bigint[]) and state = 'pending' and reason = 'paused'
-                order by id for update
-              ))
-              returning channel
-            )
-            ${makeDueFrom(sql`select channel from resumed`)}`,
-      )
-      return ids.length
-    },
+  await database.execute(
+    sql`with resumed as (
+          update deliveries set not_before = null, reason = null
+          where id = any(array(
+            select id from deliveries
+            where user_id in ${usersOf(id)} and state = 'pending' and reason = 'paused'
+            order by id for update
+          ))
+          returning channel
+        )
+        ${makeDueFrom(sql`select channel from resumed`)}`,
   )
 }

@@ -4,7 +4,7 @@ import type { AccessDependencies, CrmConnection } from '../people/access-token.t
 import { routeOf } from '../people/routes.ts'
 import type { CrmDeal } from '../providers/deal.ts'
 import type { CrmAccess } from '../providers/provider.ts'
-import { type CrmId, crmIds, type DealProperty } from '../providers/registry.ts'
+import { crmIds, type DealProperty, eachOf } from '../providers/registry.ts'
 import { formerValue } from '../relay/decide/former-value.ts'
 import {
   type Change,
@@ -65,10 +65,7 @@ export function createPreviewReader(
 ): (connection: CrmConnection) => Promise<Preview> {
   const { database, providers } = dependencies
   const spareCall = createSpareCalls(dependencies)
-  const stageCaches = Object.fromEntries(
-    crmIds.map((id) => [id, createStageCache(providers[id])]),
-    // The type of Object.fromEntries does not keep the names of the keys.
-  ) as Record<CrmId, ReturnType<typeof createStageCache>>
+  const stageCaches = eachOf(crmIds, (id) => createStageCache(providers[id]))
   const inTurn = createTurns(limits)
 
   return async function read(connection) {

@@ -2,7 +2,7 @@ import type { Context as Call } from 'hono'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
 import { type CrmConnection, createWithAccess } from '../people/access-token.ts'
-import type { Connection } from '../people/connections.ts'
+import { type Connection, refusalInWords } from '../people/connections.ts'
 import { checkSoon, isSame } from '../people/refusals.ts'
 import { type Route, routeOf } from '../people/routes.ts'
 import type { Crm, CrmAccess, Providers } from '../providers/provider.ts'
@@ -103,11 +103,4 @@ function missingOf(
   return role === 'chat' && channelId === null
     ? `${name} gave no channel. Connect ${name} again and choose one.`
     : undefined
-}
-
-/** Why a provider no longer accepts a connection, or did not take a message. */
-export function refusalInWords(providers: Providers, provider: ProviderId, code: string): string {
-  const { brokenReasons } = providers[provider]
-  const words = Object.hasOwn(brokenReasons, code) ? brokenReasons[code] : undefined
-  return `${registry[provider].name} says that ${words ?? 'it no longer accepts this connection'}.`
 }

@@ -5,10 +5,11 @@ import { reasonInWords } from '../activity/reasons.ts'
 import { storeTestMessage, testMessageOutcome } from '../activity/test-message.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
+import { refusalInWords } from '../people/connections.ts'
 import { channelOf } from '../people/routes.ts'
 import type { Providers } from '../providers/provider.ts'
 import type { ChatId, CrmId } from '../providers/registry.ts'
-import { connectedOf, refusalInWords } from './connected.ts'
+import { connectedOf } from './connected.ts'
 
 /** The dashboard waits for ten seconds. */
 const waitMs = 8_000

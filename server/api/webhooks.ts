@@ -6,11 +6,12 @@ import { Hono, type MiddlewareHandler } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
+import { atMostOnceAMinute } from '../log.ts'
 import type { WebhookRefusal } from '../providers/provider.ts'
 import { type CrmId, crmIds, registry, usedOf } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
 import { failpoint } from '../relay/failpoint.ts'
-import { countWebhook, eventsNotUnderstood } from '../watch/metrics.ts'
+import { countWebhook } from '../watch/metrics.ts'
 
 const maxBodyBytes = 1024 * 1024
 
@@ -18,8 +19,9 @@ const maxBodyBytes = 1024 * 1024
 const pathsOf = (crm: CrmId) => [`/${crm}`, `/${crm}/`]
 
 /** Counts what becomes of webhooks. Those that are not signed are counted where the reason is known. */
-export function countWebhooks({ providers, refusedWebhooks }: Context): MiddlewareHandler {
+export function countWebhooks({ providers, log }: Context): MiddlewareHandler {
   const used = usedOf(providers, crmIds)
+  const warn = atMostOnceAMinute(log.warn)
   return async (c, next) => {
     const startedAt = performance.now()
     await next()
@@ -27,7 +29,7 @@ export function countWebhooks({ providers, refusedWebhooks }: Context): Middlewa
     const { status } = c.res
     const crm = used.find((id) => pathsOf(id).includes(c.req.path.replace('/webhooks', '')))
     if (crm === undefined) {
-      refusedWebhooks.count('address')
+      warn('webhooks refused', { reason: 'address' })
       for (const id of used) countWebhook(id, 'address')
     } else if (status === 204) countWebhook(crm, 'stored', startedAt)
     else if (status >= 500) countWebhook(crm, 'failed')
@@ -35,8 +37,9 @@ export function countWebhooks({ providers, refusedWebhooks }: Context): Middlewa
   }
 }
 
-export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, log }: Context) {
+export function webhookRoutes({ providers, inbox, apiUrl, now, log }: Context) {
   const routes = new Hono()
+  const warn = atMostOnceAMinute(log.warn)
   const limitBody = bodyLimit({
     maxSize: maxBodyBytes,
     onError: () => {
@@ -46,7 +49,7 @@ export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, 
   for (const crm of usedOf(providers, crmIds)) {
     const { name } = registry[crm]
     const notSigned = (why: WebhookRefusal) => {
-      refusedWebhooks.count(why)
+      warn('webhooks refused', { reason: why })
       countWebhook(crm, why)
       return new ApiError(401, 'invalid_signature', `The request is not signed by ${name}.`)
     }
@@ -75,7 +78,6 @@ export function webhookRoutes({ providers, inbox, refusedWebhooks, apiUrl, now, 
       const events = content.events.filter(({ property }) => watchedProperties.has(property))
       await inbox.store(crm, events)
       failpoint('before answer')
-      eventsNotUnderstood.inc({ provider: crm }, notUnderstood)
       const ofUnknownForm = notUnderstood > 0 && { notUnderstood }
       log('webhook stored', { items, dealEvents: events.length, ...ofUnknownForm })
       return c.body(null, 204)

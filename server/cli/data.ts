@@ -6,11 +6,11 @@ import { syncPath } from '../database/synced-folder.ts'
 import { createVault } from '../people/vault.ts'
 import { loadEnvironment } from '../settings/environment.ts'
 import { openDatabase } from '../settings/open-database.ts'
-import { endWithReader, shownError } from '../settings/open-errors.ts'
+import { endWithReader, lockDataDir, shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
 import { exportData, importData, requireEmpty, requireThisRelease } from './copy.ts'
-import { requireStored, storedKeys, withDataFolder } from './running-server.ts'
+import { requireStored, storedKeys } from './running-server.ts'
 
 const usage = `Usage: npm run data -- export FILE   writes all data to a new file
        npm run data -- import FILE   reads such a file into an empty database
@@ -65,18 +65,17 @@ async function withDatabase<Result>(
   beforeMigration: BeforeMigration,
   work: (database: Database) => Promise<Result>,
 ): Promise<Result> {
-  async function openAndWork(): Promise<Result> {
+  const lock = settings.databaseUrl === undefined ? lockDataDir(settings) : undefined
+  try {
     const { database, close } = await openDatabase(settings, { beforeMigration })
     try {
       return await work(database)
     } finally {
       await close()
     }
+  } finally {
+    lock?.release()
   }
-  if (settings.databaseUrl !== undefined) return await openAndWork()
-  return await withDataFolder(settings, openAndWork, async () => {
-    throw new Error(`A server uses the folder ${settings.dataDir} of DATA_DIR. Stop it first.`)
-  })
 }
 
 function inWords(count: number): string {

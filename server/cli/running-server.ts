@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import * as v from 'valibot'
 import { operatorToken } from '../activity/operator-answers.ts'
-import { FolderInUse, lockFolder } from '../database/lock.ts'
 import { keyFromFolder } from '../people/vault.ts'
 import { dataDirError } from '../settings/open-errors.ts'
 import type { Settings } from '../settings/settings.ts'
@@ -14,26 +13,6 @@ export function requireStored({ dataDir }: Settings): void {
   throw new Error(
     `DATA_DIR is ${dataDir}, but no server has stored anything there. Set DATA_DIR to the folder of the server, or start the server first (npm start).`,
   )
-}
-
-/** Runs `work` while no server can open the data folder, or `askServer` if a server holds it. */
-export async function withDataFolder<Result>(
-  settings: Settings,
-  work: () => Promise<Result>,
-  askServer: () => Promise<Result>,
-): Promise<Result> {
-  let lock: ReturnType<typeof lockFolder>
-  try {
-    lock = lockFolder(settings.dataDir)
-  } catch (error) {
-    if (error instanceof FolderInUse) return await askServer()
-    throw dataDirError(settings, error)
-  }
-  try {
-    return await work()
-  } finally {
-    lock.release()
-  }
 }
 
 /** The encryption keys, the newest first. Undefined if the server has not created its key yet. */

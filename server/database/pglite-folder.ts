@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { UnusableFolder } from './lock.ts'
 import { requireRoomAt } from './room.ts'
-import { openSynced, startParams, syncPath } from './synced-folder.ts'
+import { SyncedFolder, startParams, syncPath } from './synced-folder.ts'
 
 /**
  * Opens PGlite's folder, or makes it. The caller must have locked the data folder.
@@ -18,7 +18,9 @@ export async function openFolder(folder: string, synced = true): Promise<PGlite>
   // PGlite leaves this file, and does not start if it is empty. Our own lock protects the folder.
   fs.rmSync(join(folder, 'postmaster.pid'), { force: true })
   try {
-    return await (synced ? openSynced(folder) : PGlite.create({ dataDir: folder }))
+    return await PGlite.create(
+      synced ? { fs: new SyncedFolder(folder), startParams } : { dataDir: folder },
+    )
   } catch (cause) {
     // An error of the system has a code.
     if (cause instanceof Error && 'code' in cause) throw cause

@@ -34,7 +34,7 @@ interface NodeFolders {
  * PGlite's folder, with a working fsync. Without this class, Emscripten ignores the database's request to write to
  * the disk. A power cut could then lose acknowledged events or break the folder.
  */
-class SyncedFolder extends NodeFS {
+export class SyncedFolder extends NodeFS {
   override async init(...args: Parameters<NodeFS['init']>): ReturnType<NodeFS['init']> {
     const { emscriptenOpts } = await super.init(...args)
     const addSync = (module: unknown) => {
@@ -101,11 +101,6 @@ export const startParams = [
   '-c',
   'default_statistics_target=10',
 ]
-
-/** Opens a folder so that a power cut loses nothing that was committed. */
-export async function openSynced(folder: string): Promise<PGlite> {
-  return await PGlite.create({ fs: new SyncedFolder(folder), startParams })
-}
 
 export function syncPath(path: string): void {
   const isFolder = fs.statSync(path).isDirectory()

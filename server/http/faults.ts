@@ -1,6 +1,6 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Log } from '../log.ts'
+import { atMostOnceAMinute, type Log } from '../log.ts'
 import { type RequestFault, requestFaults } from '../watch/metrics.ts'
 import { alwaysSent } from './safety-headers.ts'
 
@@ -23,8 +23,6 @@ const answers = {
 } as const
 type Answered = keyof typeof answers
 
-/** A flood must not fill the log. */
-const logEveryMs = 60_000
 /** How long the client may take to read the answer. */
 const lingerMs = 2_000
 
@@ -34,16 +32,13 @@ const lingerMs = 2_000
  * @returns what answers those that Node's adapter refuses.
  */
 export function answerFaults(server: Server, { https, log }: { https: boolean; log: Log }) {
-  const loggedAt = new Map<RequestFault, number>()
+  const warn = atMostOnceAMinute(log.warn)
   const answered = new WeakSet<Duplex>()
   const underWay = new WeakMap<Duplex, ServerResponse>()
 
   function count(kind: RequestFault): void {
     requestFaults.inc({ kind })
-    const now = performance.now()
-    if (now - (loggedAt.get(kind) ?? Number.NEGATIVE_INFINITY) < logEveryMs) return
-    loggedAt.set(kind, now)
-    log.warn('request refused', { kind })
+    warn('request refused', { kind })
   }
 
   function answerOf(kind: Answered) {

@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net'
 import type { Context, Next } from 'hono'
 import { expandIPv6 } from 'hono/utils/ipaddr'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
-import type { Log } from '../log.ts'
+import { atMostOnceAMinute, type Log } from '../log.ts'
 import { requestsLimited } from '../watch/metrics.ts'
 import { ApiError } from './errors.ts'
 import { incomingOf } from './server.ts'
@@ -49,7 +49,7 @@ export type RateLimits = ReturnType<typeof createRateLimits>
  */
 export function createRateLimits({ trustedProxies, log }: { trustedProxies: number; log: Log }) {
   const limiters = new Map<string, RateLimiterMemory>()
-  const logged = new RateLimiterMemory({ points: 1, duration: 60 })
+  const warn = atMostOnceAMinute(log.warn)
 
   async function count(c: Context, name: LimitName, key: string | undefined): Promise<void> {
     if (key === undefined) return
@@ -64,13 +64,7 @@ export function createRateLimits({ trustedProxies, log }: { trustedProxies: numb
     if (reached === undefined) return
     if (!(reached instanceof RateLimiterRes)) throw reached
     requestsLimited.inc({ limit: name })
-    // A flood must not fill the log.
-    if (refusal === undefined) {
-      await logged.consume(name).then(
-        () => log.warn('rate limit reached', { limit: name }),
-        () => {},
-      )
-    }
+    if (refusal === undefined) warn('rate limit reached', { limit: name })
     // The library compares wall clocks, which may have been put back since.
     const waitMs = Math.min(reached.msBeforeNext, seconds * 1000)
     c.header('Retry-After', String(Math.ceil(waitMs / 1000)))

@@ -1,5 +1,5 @@
 import { inArray, type SQL, sql } from 'drizzle-orm'
-import { type Background, repeatInBackground, waitAtMost } from '../background.ts'
+import { type Background, repeatInBackground } from '../background.ts'
 import { isTooFarAhead } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
@@ -14,6 +14,7 @@ import {
   againAfter,
   askAgainMs,
   askedDays,
+  askedNow,
   checkEvery,
   isSame,
   recordRefusal,
@@ -24,8 +25,6 @@ import {
  * each, so these end 1,440 in an hour: as many as become due of 34,000 connections.
  */
 const atOnce = 4
-/** A call to a provider may take longer than the server may take to stop. */
-const longestStopMs = 7_000
 
 const { checkedAt } = connections
 const ago = ({ days = 0, hours = 0 }) =>
@@ -35,7 +34,7 @@ const ago = ({ days = 0, hours = 0 }) =>
  * for (a refused connection's second question, a new connection), and not the daily ones.
  */
 const queues = [
-  sql`${checkedAt} <= ${ago({ days: askedDays, hours: checkEvery })}`,
+  sql`${checkedAt} <= ${askedNow}`,
   sql`(${checkedAt} between ${ago({ days: askedDays })} and ${ago({ hours: checkEvery })}
     or ${isTooFarAhead(checkedAt, 0)})`,
 ]
@@ -127,10 +126,9 @@ function createCheck(
 
   /** The second question does not wait behind the daily checks, either. */
   async function checkAgain(connection: Connection): Promise<void> {
-    const due = ago({ days: askedDays, hours: checkEvery })
     await database
       .update(connections)
-      .set({ checkedAt: sql`${due} + make_interval(secs => ${askAgainMs / 1000})` })
+      .set({ checkedAt: sql`${askedNow} + make_interval(secs => ${askAgainMs / 1000})` })
       .where(isSame(connection))
   }
 }
@@ -150,34 +148,16 @@ export function createChecks(
   const check = createCheck(dependencies, times)
   let running: Background[] = []
 
-  /** Makes the checks of a queue, some at the same time. */
-  function startQueue(isDue: SQL): Background {
-    const checking = new Set<Promise<void>>()
+  async function checkNext(isDue: SQL): Promise<number> {
+    const connection = await takeNext(isDue)
+    if (connection === undefined) return pollMs
+    await check(connection)
+    return 0
+  }
 
-    async function checkNext(): Promise<number> {
-      const connection = await takeNext(isDue)
-      if (connection === undefined) return pollMs
-      const one = check(connection)
-        .catch(report)
-        .finally(() => checking.delete(one))
-      checking.add(one)
-      if (checking.size === atOnce) await Promise.race(checking)
-      return 0
-    }
-
-    function onError(error: unknown): number {
-      report(error)
-      return pollMs
-    }
-
-    const looking = repeatInBackground(checkNext, { firstMs: pollMs, onError })
-    return {
-      stop: () =>
-        waitAtMost(
-          longestStopMs,
-          looking.stop().then(() => Promise.all(checking)),
-        ),
-    }
+  function onError(error: unknown): number {
+    log.error('checks failed', errorFields(error))
+    return pollMs
   }
 
   async function takeNext(isDue: SQL): Promise<Connection | undefined> {
@@ -193,13 +173,13 @@ export function createChecks(
     return connection
   }
 
-  function report(error: unknown): void {
-    log.error('checks failed', errorFields(error))
-  }
-
   return {
     start() {
-      running = queues.map(startQueue)
+      running = queues.flatMap((isDue) =>
+        Array.from({ length: atOnce }, () =>
+          repeatInBackground(() => checkNext(isDue), { firstMs: pollMs, onError }),
+        ),
+      )
     },
     async stop() {
       await Promise.all(running.map((each) => each.stop()))

@@ -108,14 +108,13 @@ export async function connectionStatus(
     ...(channel && { channel, ...(mayBeOld && { channelAsOf: namedAt.toISOString() }) }),
   }
   if (brokenReason === null || brokenSince === null) return { connected: true, ...names }
+  const reason = refusalInWords(providers, provider, brokenReason)
+  return { connected: false, ...names, reason, since: brokenSince.toISOString() }
+}
+
+/** Why a provider no longer accepts a connection, or did not take a message. The log has the code. */
+export function refusalInWords(providers: Providers, provider: ProviderId, code: string): string {
   const { brokenReasons } = providers[provider]
-  const known = Object.hasOwn(brokenReasons, brokenReason) ? brokenReasons[brokenReason] : undefined
-  const words = known ?? 'it no longer accepts this connection'
-  return {
-    connected: false,
-    ...names,
-    // The log has the code.
-    reason: `${registry[provider].name} says that ${words}.`,
-    since: brokenSince.toISOString(),
-  }
+  const words = Object.hasOwn(brokenReasons, code) ? brokenReasons[code] : undefined
+  return `${registry[provider].name} says that ${words ?? 'it no longer accepts this connection'}.`
 }

@@ -22,6 +22,7 @@ export const againAfter = 1
  * these checks do not wait behind the daily ones, of which thousands may be overdue (checks.ts).
  */
 export const askedDays = 1_000
+export const askedNow = sql`now() - make_interval(days => ${askedDays}, hours => ${checkEvery})`
 
 const seconds = (ms: number) => sql`make_interval(secs => ${ms / 1000})`
 
@@ -79,9 +80,8 @@ export const isClosed = ({ brokenSince, askAgainAt }: Connection) =>
 
 /** Has connections checked within seconds (checks.ts). A check that is under way counts. */
 export async function checkSoon(database: Database, which: SQL | undefined): Promise<void> {
-  const due = sql`now() - make_interval(hours => ${checkEvery}, days => ${askedDays})`
   // Whoever asks again does not go to the end of the queue.
-  const checkedAt = sql`least(${connections.checkedAt}, ${due})`
+  const checkedAt = sql`least(${connections.checkedAt}, ${askedNow})`
   const begun = sql`now() - make_interval(hours => ${checkEvery - againAfter})`
   const isUnderWay = sql`${connections.checkedAt} between ${begun} - interval '1 minute' and ${begun}`
   await database

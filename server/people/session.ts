@@ -71,7 +71,9 @@ export function createSessions(
 
     // A session that is used goes on. Extending it in its second half keeps writes rare.
     const leftMs = row.expiresAt.getTime() - at.getTime()
-    const end = earlier(later(at, lifetimeMs), later(row.createdAt, longestLifetimeMs))
+    const end = new Date(
+      Math.min(at.getTime() + lifetimeMs, row.createdAt.getTime() + longestLifetimeMs),
+    )
     if (leftMs < lifetimeMs / 2 && end > row.expiresAt) {
       const [extended] = await database
         .update(sessions)
@@ -221,10 +223,6 @@ export function randomToken(): string {
 
 function later(time: Date, ms: number): Date {
   return new Date(time.getTime() + ms)
-}
-
-function earlier(a: Date, b: Date): Date {
-  return a < b ? a : b
 }
 
 /** Names a browser without a session to its pages. */

@@ -54,6 +54,15 @@ export function isChatId(id: ProviderId): id is ChatId {
   return registry[id].role === 'chat'
 }
 
+/** Makes something for each of `ids`. */
+export function eachOf<Id extends ProviderId, T>(
+  ids: readonly Id[],
+  of: (id: Id) => T,
+): Record<Id, T> {
+  // The type of Object.fromEntries does not keep the names of the keys.
+  return Object.fromEntries(ids.map((id) => [id, of(id)])) as Record<Id, T>
+}
+
 /** Those of `ids` that this server uses. There is at least one of each role. */
 export function usedOf<Id extends ProviderId>(
   providers: Readonly<Record<ProviderId, { inUse: boolean }>>,

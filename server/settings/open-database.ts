@@ -16,8 +16,7 @@ export async function openDatabase(
   settings: Settings,
   {
     onIdleError = () => undefined,
-    onBlocked = () => undefined,
-    beforeMigration,
+    ...options
   }: {
     onIdleError?: (error: Error) => void
     onBlocked?: (error: unknown) => void
@@ -32,13 +31,8 @@ export async function openDatabase(
   } = settings
   const opening =
     databaseUrl === undefined
-      ? openPglite(join(dataDir, 'pglite'), { beforeMigration })
-      : openPostgres(databaseUrl, onIdleError, {
-          poolSize,
-          statementMs,
-          beforeMigration,
-          onBlocked,
-        })
+      ? openPglite(join(dataDir, 'pglite'), options)
+      : openPostgres(databaseUrl, onIdleError, { poolSize, statementMs, ...options })
   return await opening.catch((error: unknown) => {
     throw databaseUrl === undefined
       ? dataDirError(settings, error)

@@ -1,6 +1,6 @@
 // Not all of Drizzle: wrong settings are reported at once.
 import { DrizzleQueryError } from 'drizzle-orm/errors'
-import { UnusableFolder } from '../database/lock.ts'
+import { FolderInUse, lockFolder, UnusableFolder } from '../database/lock.ts'
 import { Refused } from '../database/migrate.ts'
 import { NoRoom } from '../database/room.ts'
 import { errorCode } from '../log.ts'
@@ -9,6 +9,15 @@ import type { Settings } from './settings.ts'
 
 // Each function turns the failure to open what a setting names into an error that names the setting and the remedy.
 // A code alone, such as ECONNREFUSED, says neither.
+
+/** @throws FolderInUse if another process holds the folder, or an Error that names the setting and the remedy. */
+export function lockDataDir(settings: Pick<Settings, 'dataDir'>) {
+  try {
+    return lockFolder(settings.dataDir)
+  } catch (error) {
+    throw error instanceof FolderInUse ? error : dataDirError(settings, error)
+  }
+}
 
 /** The data folder, or the database or the key in it, could not be opened. */
 export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unknown): Error {
@@ -46,62 +55,45 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
   const { host, at, database } = databasePlace(databaseUrl)
   // Drizzle wraps the error of a failed query.
   const cause = failure instanceof Error && failure.cause ? failure.cause : failure
-  const { code } = codesOf(cause)
-  const say = (problem: string) => new Error(`DATABASE_URL: ${problem}`, { cause })
-  switch (code) {
-    case 'ECONNREFUSED':
-    case 'ENOENT':
-      return say(`no PostgreSQL listens at ${at}. Start it, or correct the host and the port.`)
-    case 'ENOTFOUND':
-    case 'EAI_AGAIN':
-      return say(`the host ${host} is unknown. Correct it, or check the name service.`)
-    case '28P01':
-    case '28000':
-      return say(
-        `PostgreSQL at ${at} refuses the user or the password. Correct them, and write special characters as in a URL (@ is %40).`,
-      )
-    case '3D000':
-      return say(
-        `PostgreSQL at ${at} has no database named ${database}. Create it, or correct the name.`,
-      )
-    case 'DEPTH_ZERO_SELF_SIGNED_CERT':
-    case 'SELF_SIGNED_CERT_IN_CHAIN':
-    case 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY':
-    case 'UNABLE_TO_VERIFY_LEAF_SIGNATURE':
-      return say(
-        `the certificate of PostgreSQL at ${at} is from an unknown authority. Set DATABASE_CA_FILE to the file with the authority's certificate.`,
-      )
-    case '42501':
-      return say(
-        `its user may not create tables in the database ${database} at ${at}. Make the user the owner of the database.`,
-      )
-    case '25006':
-      return say(`the database at ${at} can only be read. Name the primary, and not a standby.`)
-    default:
-      return say(
-        `the database at ${at} could not be opened: ${messageOf(cause)}. Check that PostgreSQL runs there and accepts connections.`,
-      )
+  const nobodyListens = `no PostgreSQL listens at ${at}. Start it, or correct the host and the port.`
+  const unknownHost = `the host ${host} is unknown. Correct it, or check the name service.`
+  const noPassword = `PostgreSQL at ${at} refuses the user or the password. Correct them, and write special characters as in a URL (@ is %40).`
+  const unknownAuthority = `the certificate of PostgreSQL at ${at} is from an unknown authority. Set DATABASE_CA_FILE to the file with the authority's certificate.`
+  const problems: Readonly<Record<string, string>> = {
+    ECONNREFUSED: nobodyListens,
+    ENOENT: nobodyListens,
+    ENOTFOUND: unknownHost,
+    EAI_AGAIN: unknownHost,
+    '28P01': noPassword,
+    '28000': noPassword,
+    '3D000': `PostgreSQL at ${at} has no database named ${database}. Create it, or correct the name.`,
+    DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
+    SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
+    UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,
+    UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority,
+    '42501': `its user may not create tables in the database ${database} at ${at}. Make the user the owner of the database.`,
+    '25006': `the database at ${at} can only be read. Name the primary, and not a standby.`,
   }
+  const problem =
+    problems[codesOf(cause).code] ??
+    `the database at ${at} could not be opened: ${messageOf(cause)}. Check that PostgreSQL runs there and accepts connections.`
+  return new Error(`DATABASE_URL: ${problem}`, { cause })
 }
 
 export function listenError({ port, host }: Pick<Settings, 'port' | 'host'>, cause: unknown) {
-  const { code } = codesOf(cause)
-  switch (code) {
+  const say = (problem: string) => new Error(problem, { cause })
+  switch (codesOf(cause).code) {
     case 'EADDRINUSE':
-      return new Error(`Port ${port} is taken. Set PORT to another one, or to 0 for a free one.`, {
-        cause,
-      })
+      return say(`Port ${port} is taken. Set PORT to another one, or to 0 for a free one.`)
     case 'EACCES':
-      return new Error(
+      return say(
         `PORT is ${port}, but this process may not listen on it: ports below 1024 need more rights. Set PORT to 1024 or higher, and put a proxy in front (docs/hosting.md).`,
-        { cause },
       )
     case 'EADDRNOTAVAIL':
     case 'EAFNOSUPPORT':
     case 'EINVAL':
-      return new Error(
+      return say(
         `HOST is ${host}, but this machine does not have that address. Correct HOST, or remove it to listen on all addresses.`,
-        { cause },
       )
     default:
       return cause

@@ -5,6 +5,7 @@ import type { ProviderSettings } from '../providers/calls.ts'
 import {
   chatIds,
   crmIds,
+  eachOf,
   type ProviderId,
   providerIds,
   registry,
@@ -15,7 +16,7 @@ import { clientVariables, type Env, inWords, providerVariables } from './variabl
 /** @returns each provider's settings, for the server's addresses. Adds to `problems` what is wrong. */
 export function parseProviders(env: Env, problems: string[]) {
   const used = providersInUse(env)
-  const parsed = eachProvider((id) => {
+  const parsed = eachOf(providerIds, (id) => {
     const prefix = settingOf(id, '')
     const ofProvider = Object.fromEntries(
       Object.keys(providerVariables.entries).map((name) => [name, env[prefix + name]]),
@@ -137,9 +138,4 @@ function providerSettings(
     inUse,
     standIn: isStandIn,
   }
-}
-
-export function eachProvider<T>(of: (id: ProviderId) => T): Record<ProviderId, T> {
-  // Object.fromEntries forgets the names of the keys.
-  return Object.fromEntries(providerIds.map((id) => [id, of(id)])) as Record<ProviderId, T>
 }

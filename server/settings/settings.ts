@@ -1,9 +1,9 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
 import type { ProviderSettings } from '../providers/calls.ts'
-import { isChatId, type ProviderId, providerIds, settingOf } from '../providers/registry.ts'
+import { eachOf, isChatId, type ProviderId, providerIds, settingOf } from '../providers/registry.ts'
 import { withCertificate } from './database-url.ts'
-import { eachProvider, parseProviders } from './providers.ts'
+import { parseProviders } from './providers.ts'
 import { expandHome, readCertificates, readText } from './text-file.ts'
 import { type Env, inWords, variables } from './variables.ts'
 
@@ -67,7 +67,7 @@ export function parseEnv(given: Env) {
       return {
         appUrl,
         apiUrl,
-        providers: eachProvider((id) => ({
+        providers: eachOf(providerIds, (id) => ({
           ...ofProviders[id](apiUrl, local),
           ...(isChatId(id) && { mentionOwners: settings.MENTION_OWNERS }),
         })),

@@ -46,13 +46,6 @@ export const eventsStored = new Counter({
   registers,
 })
 
-export const eventsNotUnderstood = new Counter({
-  name: 'dealbell_events_not_understood_total',
-  help: 'Events of signed webhooks that are about deals, but have an unknown form. They are not stored.',
-  labelNames: ['provider'],
-  registers,
-})
-
 export const deliveriesEnded = new Counter({
   name: 'dealbell_deliveries_ended_total',
   help: 'Deliveries that were sent, ignored (no message is needed) or are dead (the message failed), by reason.',
@@ -118,12 +111,6 @@ new Counter({
   },
 })
 
-export const logLinesLost = new Counter({
-  name: 'dealbell_log_lines_lost_total',
-  help: 'Lines that nobody could read, because the reader of the log has gone.',
-  registers,
-})
-
 const faultKinds = [
   'headers_too_large',
   'malformed',
@@ -144,7 +131,6 @@ export const requestFaults = new Counter({
 // `countDeadFromZero`.
 for (const provider of crmIds) {
   for (const outcome of webhookOutcomes) webhooks.inc({ provider, outcome }, 0)
-  eventsNotUnderstood.inc({ provider }, 0)
 }
 for (const kind of faultKinds) requestFaults.inc({ kind }, 0)
 for (const found_by of ['webhook', 'search']) eventsStored.inc({ found_by }, 0)
@@ -169,7 +155,7 @@ const ignoredReasons = ['no_rule', 'no_such_deal', 'said_in_channel']
 /** The chat refuses this message, and may accept the next one. Its code is in the log. */
 export const messageRefused = 'message_refused'
 /** Reasons that the relay itself gives. Those of the providers are in their `brokenReasons`. */
-const deadReasons = [
+const ownDeadReasons = [
   ...['disconnected', 'no_channel', 'refused', 'internal_error', messageRefused],
   ...['unreachable', 'nonsense', 'answer_too_large'],
   ...crmIds.flatMap((crm) => [`${crm}_unreachable`, `${crm}_nonsense`, `${crm}_answer_too_large`]),
@@ -181,37 +167,33 @@ const waitingReasons = ['paused', 'rate_limited', ...crmIds.map((crm) => `${crm}
 type BrokenReasons = Readonly<
   Record<ProviderId, { brokenReasons: Readonly<Record<string, string>> }>
 >
-const knownReasons = (state: 'dead' | 'ignored', providers: BrokenReasons) =>
-  state === 'ignored'
-    ? ignoredReasons
-    : [
-        ...deadReasons,
-        ...Object.values(providers).flatMap(({ brokenReasons }) => Object.keys(brokenReasons)),
-      ]
+const deadReasons = (providers: BrokenReasons) => [
+  ...ownDeadReasons,
+  ...Object.values(providers).flatMap(({ brokenReasons }) => Object.keys(brokenReasons)),
+]
 
-/** @returns the reason of a delivery that waits, for a label. None has failed, if it is empty. */
-export function waitingReason(reason: string | null, providers: BrokenReasons): string {
+/** @returns the label of a reason. One from no list is `other`: the log has it. None has failed, if it is empty. */
+export function labelOf(reason: string | null, providers: BrokenReasons): string {
   if (reason === null) return ''
-  const known = [...waitingReasons, ...knownReasons('dead', providers)]
+  const known = [...ignoredReasons, ...waitingReasons, ...deadReasons(providers)]
   return known.includes(reason) ? reason : 'other'
 }
 
 /** Lets the count of dead deliveries begin with 0 for each reason. */
 export function countDeadFromZero(providers: BrokenReasons): void {
-  for (const reason of [...knownReasons('dead', providers), 'other']) {
+  for (const reason of [...deadReasons(providers), 'other']) {
     deliveriesEnded.inc({ state: 'dead', reason }, 0)
   }
 }
 
-/** Counts deliveries that ended without a message. A reason from no list counts as `other`: the log has it. */
+/** Counts deliveries that ended without a message. */
 export function countEnded(
   state: 'dead' | 'ignored',
   reason: string,
   count: number,
   providers: BrokenReasons,
 ): void {
-  const isKnown = knownReasons(state, providers).includes(reason)
-  deliveriesEnded.inc({ state, reason: isKnown ? reason : 'other' }, count)
+  deliveriesEnded.inc({ state, reason: labelOf(reason, providers) }, count)
 }
 
 /** Counts a call to a provider. @param call is a word of our code, such as `post`. */

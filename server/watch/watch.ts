@@ -1,5 +1,6 @@
 // What an operator asks a running server: its metrics, and whether it can work (docs/operating/watching.md).
 
+import { setTimeout as delay } from 'node:timers/promises'
 import { Gauge, Registry } from '@prometheus-io/client'
 import { sql } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
@@ -8,7 +9,7 @@ import { dealEvents } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
 import type { Providers } from '../providers/provider.ts'
 import { providerIds } from '../providers/registry.ts'
-import { countDeadFromZero, registry, waitingReason } from './metrics.ts'
+import { countDeadFromZero, labelOf, registry } from './metrics.ts'
 import { readStored, readTotals, type StoredTotals } from './stored.ts'
 
 /** Longer than a slow statement, shorter than the time limits of load balancers and of Prometheus. */
@@ -37,17 +38,11 @@ export function shared<Answer>(
     asking ??= ask().finally(() => {
       asking = undefined
     })
-    let timer: NodeJS.Timeout | undefined
-    const tooLate = new Promise<undefined>((resolve) => {
-      timer = setTimeout(() => resolve(undefined), databaseWithinMs)
-    })
     try {
-      return await Promise.race([asking, tooLate])
+      return await Promise.race([asking, delay(databaseWithinMs, undefined, { ref: false })])
     } catch (error) {
       log.error('the database cannot be used', errorFields(error))
       return undefined
-    } finally {
-      clearTimeout(timer)
     }
   }
 }
@@ -158,7 +153,7 @@ export function createWatch({
         pending.set(figures.pending)
         oldestPending.set(figures.oldestPendingS)
         for (const { reason, count } of figures.waiting) {
-          waiting.inc({ reason: waitingReason(reason, providers) }, count)
+          waiting.inc({ reason: labelOf(reason, providers) }, count)
         }
         for (const { failing, count, lagS } of figures.due) {
           const state = failing ? 'failing' : 'working'

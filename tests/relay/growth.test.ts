@@ -21,6 +21,7 @@ import { nextPage } from '../../server/relay/pick/following.ts'
 import { nextDelivery } from '../../server/relay/pick/next.ts'
 import { createInbox } from '../../server/relay/receive/inbox.ts'
 import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/channels.ts'
+import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
 import { createCatchUp } from '../../server/relay/search/schedule.ts'
 import { claim } from '../../server/relay/send/claim.ts'
 import { endWaiting, lookAtWaiting } from '../../server/relay/send/disconnect.ts'
@@ -202,7 +203,10 @@ async function callsOf(
     'record what is said': (tx) => record.endSaid(tx, group),
     'record an end': (tx) =>
       record.recordEnd(tx, processId, group, { state: 'dead', reason: 'x', countTry: true }),
-    'record a pause': (tx) => record.recordRateLimit(tx, processId, group, 9_000),
+    'record a pause': async (tx) => {
+      await pauseWorkspace(tx, first.channel, 9_000)
+      await record.recordPutOff(tx, processId, group, { afterMs: 0, reason: 'rate_limited' })
+    },
     'record a backlog': (tx) => record.endBacklog(tx, processId, first, crm),
     'record a move': (tx) => record.moveToChannel(tx, processId, first, 'T2/new'),
     disconnect: async (tx) => {

@@ -1,7 +1,7 @@
 import { isNotNull } from 'drizzle-orm'
 import { Hono } from 'hono'
 import * as v from 'valibot'
-import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { operatorToken, replayAnswer } from '../../server/activity/operator-answers.ts'
 import { operatorRoutes } from '../../server/api/operator.ts'
 import type { OpenDatabase } from '../../server/database/open.ts'
@@ -11,7 +11,6 @@ import { logTo } from '../../server/log.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
-import { countRefusedWebhooks } from '../../server/watch/refused-webhooks.ts'
 import { openTestDatabase } from '../database.ts'
 import { refusal, storeDelivery } from '../server/harness.ts'
 
@@ -64,11 +63,6 @@ const ask = (path: string, authorization: string | undefined = `Bearer ${token}`
     { incoming: { socket: { remoteAddress: '127.0.0.1' } } },
   )
 
-function useFakeTimeouts(): void {
-  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
-  onTestFinished(() => void vi.useRealTimers())
-}
-
 describe('the operator of the server', () => {
   test('has a token that follows from the newest key, and from no other', () => {
     const other = Buffer.alloc(32, 2)
@@ -94,23 +88,6 @@ describe('the operator of the server', () => {
     expect(await open.database.select({ state: deliveries.state }).from(deliveries)).toEqual([
       { state: 'dead' },
     ])
-  })
-
-  test('reads in the log how many webhooks were refused and why, once a minute', () => {
-    const since = '2026-11-20T11:00:00.000Z'
-    const logged: unknown[] = []
-    const log = logTo((_level, event, fields) => void logged.push({ event, ...fields }))
-    const refusedWebhooks = countRefusedWebhooks({ log, now: () => new Date(since) })
-    const said = (refused: object) => ({ event: 'webhooks refused', refused, since })
-    useFakeTimeouts()
-    refusedWebhooks.count('missing')
-    expect(logged).toEqual([said({ signature: 0, time: 0, missing: 1, address: 0 })])
-    for (let n = 0; n < 1_000; n++) refusedWebhooks.count('signature')
-    refusedWebhooks.count('time')
-    vi.advanceTimersByTime(59_999)
-    expect(logged).toHaveLength(1)
-    vi.advanceTimersByTime(1)
-    expect(logged.slice(1)).toEqual([said({ signature: 1_000, time: 1, missing: 1, address: 0 })])
   })
 
   test('has the dead deliveries sent again, as if they had never been tried, and no others', async () => {

@@ -1,9 +1,9 @@
 import { createServer, type Socket } from 'node:net'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import pg from 'pg'
-import { expect, onTestFinished, test } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { isDatabaseFailure } from '../../server/database/failure.ts'
-import { errorFields } from '../../server/log.ts'
+import { atMostOnceAMinute, errorFields } from '../../server/log.ts'
 import { shownError } from '../../server/settings/open-errors.ts'
 import { freePort } from '../relay/postgres.ts'
 import { listenInTest } from './harness.ts'
@@ -54,6 +54,25 @@ test.each<[string, () => Promise<number>, pg.PoolConfig?]>([
     expect(shownError(error)).not.toMatch(/^$|Failed query/)
   },
 )
+
+test('a flood fills no log: each line is written once a minute, and no line hides another one', () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const written: unknown[] = []
+  const warn = atMostOnceAMinute((...line) => void written.push(line))
+  const refused = (reason: string) => ['webhooks refused', { reason }] as const
+  const flood = () => {
+    for (let n = 0; n < 1_000; n++) warn(...refused('signature'))
+  }
+  flood()
+  warn(...refused('time'))
+  vi.advanceTimersByTime(59_999)
+  flood()
+  expect(written).toEqual([refused('signature'), refused('time')])
+  vi.advanceTimersByTime(1)
+  flood()
+  expect(written.slice(2)).toEqual([refused('signature')])
+})
 
 test.skipIf(process.platform !== 'linux')(
   'the journal of systemd gets the priority of each line, and nobody else does',

@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import * as v from 'valibot'
+import { waitAtMost } from '../../background.ts'
 import { createCache } from '../../cache.ts'
 import type { CrmAccess } from '../provider.ts'
 import { isOfToken } from '../provider-error.ts'
@@ -64,11 +64,8 @@ export function createCurrencyCache(
     // The token of another user may do.
     const mayRead = isOver || (refused.length > 0 && !refused.includes(access.accessToken))
     const account = mayRead ? start(access, known?.currency ?? null, refused) : known
-    const waited = new AbortController()
     const leftMs = account.startedAt + currencyWaitMs - now()
-    const timer = { ref: false, signal: waited.signal }
-    await Promise.race([account.read, delay(Math.max(0, leftMs), undefined, timer)])
-    waited.abort()
+    await waitAtMost(Math.max(0, leftMs), account.read)
     return account.currency
   }
 }

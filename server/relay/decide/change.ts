@@ -7,7 +7,7 @@ import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import type { CrmOwner } from '../../providers/deal.ts'
 import type { Crm, Providers, Urgency } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
-import { type CrmId, crmIds } from '../../providers/registry.ts'
+import { crmIds, eachOf } from '../../providers/registry.ts'
 import type { DealDelivery } from '../pick/delivery.ts'
 import type { RelayTimes } from '../times.ts'
 import { createDealReader, type Wanted } from './deals.ts'
@@ -37,10 +37,7 @@ export function createChangeReader(
   withAccess: WithAccess,
   { lookAgainMs }: Pick<RelayTimes, 'lookAgainMs'>,
 ) {
-  const ofCrm = Object.fromEntries(
-    crmIds.map((id) => [id, createReaders(providers[id], withAccess)]),
-    // The type of Object.fromEntries does not keep the names of the keys.
-  ) as Record<CrmId, ReturnType<typeof createReaders>>
+  const ofCrm = eachOf(crmIds, (id) => createReaders(providers[id], withAccess))
 
   async function stagesWith(ids: readonly string[], by: ReadBy): Promise<Change['stage']> {
     const { stagesOf } = ofCrm[by.crm.provider]

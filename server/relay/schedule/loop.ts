@@ -70,10 +70,6 @@ export function createLoop({
   /** How far the database's clock is ahead of `performance.now()`, at least. */
   let aheadMs = Number.NEGATIVE_INFINITY
 
-  function logFailure(event: string, error: unknown): void {
-    log.error(event, errorFields(error))
-  }
-
   /** Tells the loop that a channel is due now. */
   function wake(): void {
     timesWoken++
@@ -170,7 +166,7 @@ export function createLoop({
         }
         turnedAt = performance.now()
       } catch (error) {
-        logFailure('relay loop failed', error)
+        log.error('relay loop failed', errorFields(error))
         due = true
         await delay(times.pollMs)
       }
@@ -187,11 +183,10 @@ export function createLoop({
     turnedAt: () => turnedAt,
     async start(): Promise<void> {
       if (alone) await endAllLeases(database)
-      const renew = async () => {
-        await renewLeases(database, processId, [...working.keys()])
-      }
       renewing = setInterval(() => {
-        renew().catch((error) => logFailure('upkeep failed', error))
+        renewLeases(database, processId, [...working.keys()]).catch((error) =>
+          log.error('upkeep failed', errorFields(error)),
+        )
       }, renewEveryMs)
       running = run()
     },
@@ -201,7 +196,7 @@ export function createLoop({
       clearInterval(renewing)
       await running
       await Promise.allSettled(working.values())
-      await releaseFinished().catch((error) => logFailure('relay loop failed', error))
+      await releaseFinished().catch((error) => log.error('relay loop failed', errorFields(error)))
     },
   }
 }

@@ -85,7 +85,7 @@ export function createCatchUp(
     try {
       const untilMs = await search(account, signal)
       const againMs = began < completeFrom ? graceMs : times.everyMs
-      await recordSearched(database, account, untilMs, againMs)
+      await searchAgain(database, account, againMs, untilMs)
     } catch (error) {
       if (signal.aborted) {
         // The next start or another process repeats it.
@@ -212,27 +212,20 @@ async function leaseNext(
   return account
 }
 
+/** Sets when to search an account again. @param untilMs the time until which a complete search has gone. */
 async function searchAgain(
   database: Database,
   { crm, accountId }: Account,
   afterMs: number,
+  untilMs?: number,
 ): Promise<void> {
-  await database.execute(
-    sql`update crm_accounts set search_at = now() + make_interval(secs => ${afterMs / 1000})
-        where crm = ${crm} and account_id = ${accountId}`,
-  )
-}
-
-async function recordSearched(
-  database: Database,
-  { crm, accountId }: Account,
-  untilMs: number,
-  againMs: number,
-): Promise<void> {
+  const searched =
+    untilMs === undefined
+      ? sql``
+      : sql`searched_until = to_timestamp(${untilMs / 1000}), searched_at = now(),`
   await database.execute(
     sql`update crm_accounts
-        set searched_until = to_timestamp(${untilMs / 1000}), searched_at = now(),
-            search_at = now() + make_interval(secs => ${againMs / 1000})
+        set ${searched} search_at = now() + make_interval(secs => ${afterMs / 1000})
         where crm = ${crm} and account_id = ${accountId}`,
   )
 }

@@ -183,7 +183,6 @@ export function createFailures({
       return await putOff([delivery], {
         afterMs: error.retryAfterMs,
         reason: `${crm.provider}_rate_limited`,
-        countTry: false,
       })
     }
     return await retry([delivery], crm, `${crm.provider}_${error.reason ?? error.kind}`, error)

@@ -9,7 +9,7 @@ import type { Connection } from '../../people/connections.ts'
 import { chatOf } from '../../people/routes.ts'
 import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
 import { leaseOf, makeDue } from '../schedule/channels.ts'
-import { pauseSql, pauseWorkspace } from '../schedule/pauses.ts'
+import { pauseSql } from '../schedule/pauses.ts'
 import {
   eventIdsOf,
   firstUnclaimed,
@@ -138,7 +138,8 @@ export async function recordEnd(
 export interface PutOff {
   afterMs: number
   reason: string | null
-  countTry: boolean
+  /** Set it after a failed try. */
+  countTry?: boolean
   /** The form of the next try, after the chat has refused a richer one. */
   form?: 'single' | 'plain'
 }
@@ -148,7 +149,7 @@ export async function recordPutOff(
   database: Database,
   processId: string,
   group: Group,
-  { afterMs, reason, countTry, form }: PutOff,
+  { afterMs, reason, countTry = false, form }: PutOff,
 ): Promise<boolean> {
   return await hasLease(
     database,
@@ -161,21 +162,6 @@ export async function recordPutOff(
         )
         select from lease`,
   )
-}
-
-/**
- * Records that the chat asked for a pause. It applies to the whole workspace, whoever has the lease. The try
- * does not count. @returns whether this process still has the lease of the channel.
- */
-export async function recordRateLimit(
-  database: Database,
-  processId: string,
-  group: Group,
-  waitMs: number,
-): Promise<boolean> {
-  await pauseWorkspace(database, group[0].channel, waitMs)
-  const soon = { afterMs: 0, reason: 'rate_limited', countTry: false }
-  return await recordPutOff(database, processId, group, soon)
 }
 
 /**

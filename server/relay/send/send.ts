@@ -16,12 +16,12 @@ import { failpoint } from '../failpoint.ts'
 import type { RelayParts } from '../parts.ts'
 import type { Group } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/loop.ts'
-import type { createWorkspaceTurns } from '../schedule/pauses.ts'
+import { type createWorkspaceTurns, pauseWorkspace } from '../schedule/pauses.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
 import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
-import { recordRateLimit, recordSent } from './record.ts'
+import { recordSent } from './record.ts'
 
 export interface Parcel {
   group: Group
@@ -70,7 +70,7 @@ export function createSend({
     if (!mayPost()) {
       log.warn('claim too old', logFields(first))
       const afterMs = times.firstRetryMs
-      return await putOff(claimedGroup, { afterMs, reason: null, countTry: false })
+      return await putOff(claimedGroup, { afterMs, reason: null })
     }
     const id = idOf(message, group)
     const answer = await providers[chat.provider].post(secrets, channelId, { ...message, id })
@@ -118,11 +118,13 @@ export function createSend({
         if (sameEvent) await endSaid(group)
         return more ? goOn : done
       }
-      case 'wait':
+      case 'wait': {
         log.warn('channel rate limited', { ...logFields(first), waitMs: answer.ms })
-        return (await recordRateLimit(database, processId, group, answer.ms))
-          ? { kind: 'rest', ms: answer.ms }
-          : done
+        // The pause applies to the whole workspace, whoever has the lease.
+        await pauseWorkspace(database, first.channel, answer.ms)
+        const next = await putOff(group, { afterMs: 0, reason: 'rate_limited' })
+        return next.kind === 'go on' ? { kind: 'rest', ms: answer.ms } : next
+      }
       case 'failed':
         return await retry(group, chat, answer.reason, answer)
       case 'refused': {

@@ -77,11 +77,7 @@ export function createWork(dependencies: RelayParts) {
         return whileLeased(await moveToChannel(database, processId, delivery, readiness.channel))
       case 'paused':
         // A resumption ends the wait (activity/account.ts).
-        return await putOff([delivery], {
-          afterMs: longestPutOffMs,
-          reason: 'paused',
-          countTry: false,
-        })
+        return await putOff([delivery], { afterMs: longestPutOffMs, reason: 'paused' })
       case 'rest':
         return readiness
     }
@@ -106,11 +102,7 @@ export function createWork(dependencies: RelayParts) {
     if (head !== undefined) return await send(await parcelOf([head, ...others], by, route), route)
     if (mustWait === undefined) return goOn
     if ('error' in mustWait) return await afterError(mustWait.delivery, route.crm, mustWait.error)
-    return await putOff([mustWait.delivery], {
-      afterMs: mustWait.afterMs,
-      reason: null,
-      countTry: false,
-    })
+    return await putOff([mustWait.delivery], { afterMs: mustWait.afterMs, reason: null })
   }
 
   /**
