@@ -32,13 +32,16 @@ export async function forgetStandIns(
         `the database: delete from connections where provider = '${id}'`,
     )
   }
+  // Nearly always there is nothing, and then a start writes nothing.
   for (const id of providerIds.filter(isReal)) {
-    const ofStandIn = database.delete(connections).where(granted(id, true))
-    const count = (await ofStandIn.returning({ id: connections.id })).length
-    if (count > 0) log('stand-in forgotten', { provider: id, connections: count })
+    const count = await database.$count(connections, granted(id, true))
+    if (count === 0) continue
+    await database.delete(connections).where(granted(id, true))
+    log('stand-in forgotten', { provider: id, connections: count })
   }
   for (const id of crmIds.filter(isReal)) {
     const isOfStandIn = and(eq(users.crm, id), like(users.crmAccountId, `${standInMark}%`))
+    if ((await database.$count(users, isOfStandIn)) === 0) continue
     await database.delete(users).where(isOfStandIn)
   }
 }
