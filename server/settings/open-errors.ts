@@ -66,6 +66,10 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
       return say(
         `PostgreSQL at ${at} has no database named ${database}. Create it, or correct the name.`,
       )
+    case '53300':
+      return say(
+        `PostgreSQL at ${at} has no connection left. Raise its max_connections, or lower the DATABASE_POOL_SIZE of its servers.`,
+      )
     case 'DEPTH_ZERO_SELF_SIGNED_CERT':
     case 'SELF_SIGNED_CERT_IN_CHAIN':
     case 'UNABLE_TO_GET_ISSUER_CERT_LOCALLY':

@@ -50,6 +50,12 @@ test.each<[string, Server | undefined, (at: string) => string]>([
     refusingPostgres('3D000', 'database "sales" does not exist'),
     (at) => `PostgreSQL at ${at} has no database named sales. Create it, or correct the name.`,
   ],
+  [
+    'has no connection left',
+    refusingPostgres('53300', 'sorry, too many clients already'),
+    (at) =>
+      `PostgreSQL at ${at} has no connection left. Raise its max_connections, or lower the DATABASE_POOL_SIZE of its servers.`,
+  ],
 ])('if PostgreSQL %s, the error names DATABASE_URL and no password', async (_, server, problem) => {
   const at = `127.0.0.1:${server === undefined ? await freePort() : await listenInTest(server)}`
   const opening = openDatabase(parseEnv({ DATABASE_URL: urlAt(at) }))
