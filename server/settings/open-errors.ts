@@ -27,9 +27,10 @@ export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unkn
     const why = cause instanceof NoRoom ? cause.message : 'its disk is full'
     return say(`${why}. Make room on the disk, or set DATA_DIR to a folder on another disk.`)
   }
-  // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN.
+  // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN. On a disk that can only be read,
+  // Node's mkdir finds nothing.
   const forbidden = ['EACCES', 'EPERM', 'EROFS'].includes(code) || [8, 14].includes(errcode ?? 0)
-  if (forbidden) {
+  if (forbidden || (code === 'ENOENT' && Object(cause).syscall === 'mkdir')) {
     return say(
       'this process may not write to it. Give its user the right to do so, or set DATA_DIR to another folder.',
     )

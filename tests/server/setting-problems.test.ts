@@ -71,11 +71,13 @@ test('a PORT that is taken is refused in one sentence', async () => {
   )
 })
 
-const ofFolder = dataDirError({ dataDir: './data' }, errorWith({ code: 'EACCES' }))
+const ofFolder = (codes: object) => dataDirError({ dataDir: './data' }, errorWith(codes))
+const noFolder = ofFolder({ code: 'ENOENT', syscall: 'mkdir' })
 const ofAddress = (code: string) =>
   listenError({ port: 80, host: '192.0.2.1' }, errorWith({ code }))
 test.each([
-  ['DATA_DIR is ./data, but this process may not write to it', ofFolder],
+  ['DATA_DIR is ./data, but this process may not write to it', ofFolder({ code: 'EACCES' })],
+  ['DATA_DIR is ./data, but this process may not write to it', noFolder],
   ['HOST is 192.0.2.1, but this machine does not have that address', ofAddress('EADDRNOTAVAIL')],
   ['PORT is 80, but this process may not listen on it', ofAddress('EACCES')],
 ])('an error of the system is said in words: %s', (words, error) => {
