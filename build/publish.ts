@@ -1,6 +1,7 @@
-import { mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import type { Plugin } from 'vite'
+import { renameWhenFree } from '../server/database/rename.ts'
 
 /** The build lists its files in it. */
 const listFile = '.files.json'
@@ -34,13 +35,13 @@ export function publish(): Plugin {
         await writeFile(join(from, listFile), JSON.stringify(files))
         for (const file of [...files, listFile]) {
           await mkdir(dirname(join(to, file)), { recursive: true })
-          await rename(join(from, file), join(to, file))
+          await renameWhenFree(join(from, file), join(to, file))
         }
         await clearUp(to, new Set([...files, listFile]), former)
       },
     },
     // Also after a build that failed.
-    closeBundle: () => rm(from, { recursive: true, force: true }),
+    closeBundle: () => rm(from, { recursive: true, force: true, maxRetries: 5 }),
   }
 }
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
-import { rename } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { BeforeMigration, Database } from '../database/open.ts'
+import { renameWhenFree } from '../database/rename.ts'
 import { syncPath } from '../database/synced-folder.ts'
 import { createVault } from '../people/vault.ts'
 import { loadEnvironment } from '../settings/environment.ts'
@@ -38,7 +38,7 @@ async function exportTo(path: string, settings: Settings): Promise<void> {
   const count = await withDatabase(settings, requireThisRelease, (database) =>
     exportData(database, unfinished),
   )
-  await rename(unfinished, path)
+  await renameWhenFree(unfinished, path)
   syncPath(dirname(path))
   console.log(
     `${path} has ${inWords(count)} rows. Keep the encryption key too: it is not in the file.`,

@@ -2,6 +2,7 @@ import fs from 'node:fs'
 import { dirname, join } from 'node:path'
 import { PGlite } from '@electric-sql/pglite'
 import { UnusableFolder } from './lock.ts'
+import { renameWhenFree } from './rename.ts'
 import { requireRoomAt } from './room.ts'
 import { SyncedFolder, startParams, syncPath } from './synced-folder.ts'
 
@@ -43,7 +44,7 @@ async function create(folder: string, synced: boolean): Promise<void> {
   fs.mkdirSync(unfinished, { recursive: true, mode: 0o700 })
   await (await PGlite.create({ dataDir: unfinished, startParams })).close()
   if (synced) syncFolder(unfinished)
-  if (unfinished !== folder) fs.renameSync(unfinished, folder)
+  if (unfinished !== folder) await renameWhenFree(unfinished, folder)
   if (synced) syncPath(dirname(folder))
 }
 

@@ -109,6 +109,9 @@ export function syncPath(path: string): void {
   const descriptor = fs.openSync(path, isFolder ? 'r' : 'r+')
   try {
     fs.fsyncSync(descriptor)
+  } catch (error) {
+    // Some file systems cannot sync a folder, such as those of a network or of VirtualBox. PostgreSQL goes on, too.
+    if (!isFolder || Object(error).code !== 'EINVAL') throw error
   } finally {
     fs.closeSync(descriptor)
   }

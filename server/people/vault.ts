@@ -1,7 +1,8 @@
 import { createCipheriv, createDecipheriv, createHash, randomBytes, randomUUID } from 'node:crypto'
-import { link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import type { Log } from '../log.ts'
+import { constants, existsSync } from 'node:fs'
+import { copyFile, link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { errorCode, type Log } from '../log.ts'
 
 export class VaultError extends Error {}
 
@@ -68,18 +69,8 @@ export function isPlaceholder(key: Buffer): boolean {
  * @param log gets a warning if other users of this machine can read the file.
  */
 export async function keyFromFolder(folder: string, log?: Log): Promise<Buffer> {
-  await mkdir(folder, { recursive: true, mode: 0o700 })
   const path = join(folder, 'encryption.key')
-  const ours = `${path}.${randomUUID()}`
-  try {
-    await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
-    // A link appears complete or not at all, and it never replaces an existing key.
-    await link(ours, path)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-  } finally {
-    await rm(ours, { force: true })
-  }
+  if (!existsSync(path)) await makeKey(path)
   // Decoding base64 ignores the line break.
   const key = Buffer.from(await readFile(path, 'utf8'), 'base64')
   if (key.length !== 32) throw new VaultError(`${path} does not hold 32 bytes in base64.`)
@@ -93,4 +84,22 @@ export async function keyFromFolder(folder: string, log?: Log): Promise<Buffer> 
     log?.warn('others can read the encryption key', { path, remedy: `chmod 600 ${path}` })
   }
   return key
+}
+
+async function makeKey(path: string): Promise<void> {
+  const ours = `${path}.${randomUUID()}`
+  try {
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+    await writeFile(ours, `${randomBytes(32).toString('base64')}\n`, { mode: 0o600, flush: true })
+    // A link appears complete or not at all, and it never replaces an existing key.
+    await link(ours, path).catch(async (error: unknown) => {
+      // FAT and exFAT have no links. A cut copy is refused at the next start, and nothing was sealed with it.
+      if (!['EPERM', 'ENOSYS', 'ENOTSUP'].includes(errorCode(error) ?? '')) throw error
+      await copyFile(ours, path, constants.COPYFILE_EXCL)
+    })
+  } catch (error) {
+    if (errorCode(error) !== 'EEXIST') throw error
+  } finally {
+    await rm(ours, { force: true })
+  }
 }

@@ -34,9 +34,10 @@ export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unkn
     const why = cause instanceof NoRoom ? cause.message : 'its disk is full'
     return say(`${why}. Make room on the disk, or set DATA_DIR to a folder on another disk.`)
   }
-  // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN.
+  // SQLite's result codes for a lock file that it cannot write: 8 READONLY, 14 CANTOPEN. On a disk that can only be read,
+  // Node's mkdir finds nothing.
   const forbidden = ['EACCES', 'EPERM', 'EROFS'].includes(code) || [8, 14].includes(errcode ?? 0)
-  if (forbidden) {
+  if (forbidden || (code === 'ENOENT' && Object(cause).syscall === 'mkdir')) {
     return say(
       'this process may not write to it. Give its user the right to do so, or set DATA_DIR to another folder.',
     )
@@ -67,6 +68,7 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
     '28P01': noPassword,
     '28000': noPassword,
     '3D000': `PostgreSQL at ${at} has no database named ${database}. Create it, or correct the name.`,
+    '53300': `PostgreSQL at ${at} has no connection left. Raise its max_connections, or lower the DATABASE_POOL_SIZE of its servers.`,
     DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
     SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
     UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,

@@ -1,13 +1,14 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, symlinkSync } from 'node:fs'
+import fs, { existsSync, symlinkSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { Hono } from 'hono'
 import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
 import { boot } from '../../build/boot.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
 import { parseConfig } from '../../src/parse-config.ts'
@@ -115,6 +116,21 @@ test('builds at once into the folder of a running server leave no moment without
   const page = await readFile(join(to, 'index.html'), 'utf8')
   expect(mainScript(page)).not.toBe(old)
   expect((await readdir(to)).filter((file) => file.startsWith('.new'))).toEqual([])
+})
+
+test('a file that a virus scanner holds is replaced when it is free', async () => {
+  const to = join(folder, 'held')
+  await buildPage(to)
+  const old = mainScript(await readFile(join(to, 'index.html'), 'utf8'))
+  const held = Object.assign(new Error('held'), { code: 'EPERM' })
+  const rename = vi.spyOn(fs.promises, 'rename').mockRejectedValueOnce(held)
+  syncBuiltinESMExports()
+  onTestFinished(() => {
+    rename.mockRestore()
+    syncBuiltinESMExports()
+  })
+  await changed(to, 'held')
+  expect(mainScript(await readFile(join(to, 'index.html'), 'utf8'))).not.toBe(old)
 })
 
 test('assets go three days after a build replaced them, and other files of a former build at once', async () => {

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { openPglite, rowsOf } from '../../server/database/open.ts'
+import { syncPath } from '../../server/database/synced-folder.ts'
 import { newDataFolder } from '../database.ts'
 import { startBackend } from '../relay/backend.ts'
 import { stageChange } from '../relay/hubspot-webhook.ts'
@@ -33,3 +34,14 @@ test('a new folder is on the disk before its database is used', async () => {
   // PGlite creates about 980 files. The log holds what the migrations add, and is on the disk, too.
   expect(synced.mock.calls.length).toBeGreaterThan(950)
 })
+
+test.runIf(process.platform === 'linux')(
+  'a folder that its file system cannot sync is used',
+  () => {
+    const sync = () => fs.fsyncSync(fs.openSync('/proc', 'r'))
+    expect(sync).toThrow('EINVAL')
+    syncPath('/proc')
+    // A file must be on the disk.
+    expect(() => syncPath('/proc/self/comm')).toThrow('EINVAL')
+  },
+)

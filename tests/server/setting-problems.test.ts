@@ -50,6 +50,12 @@ test.each<[string, Server | undefined, (at: string) => string]>([
     refusingPostgres('3D000', 'database "sales" does not exist'),
     (at) => `PostgreSQL at ${at} has no database named sales. Create it, or correct the name.`,
   ],
+  [
+    'has no connection left',
+    refusingPostgres('53300', 'sorry, too many clients already'),
+    (at) =>
+      `PostgreSQL at ${at} has no connection left. Raise its max_connections, or lower the DATABASE_POOL_SIZE of its servers.`,
+  ],
 ])('if PostgreSQL %s, the error names DATABASE_URL and no password', async (_, server, problem) => {
   const at = `127.0.0.1:${server === undefined ? await freePort() : await listenInTest(server)}`
   const opening = openDatabase(parseEnv({ DATABASE_URL: urlAt(at) }))
@@ -65,11 +71,13 @@ test('a PORT that is taken is refused in one sentence', async () => {
   )
 })
 
-const ofFolder = dataDirError({ dataDir: './data' }, errorWith({ code: 'EACCES' }))
+const ofFolder = (codes: object) => dataDirError({ dataDir: './data' }, errorWith(codes))
+const noFolder = ofFolder({ code: 'ENOENT', syscall: 'mkdir' })
 const ofAddress = (code: string) =>
   listenError({ port: 80, host: '192.0.2.1' }, errorWith({ code }))
 test.each([
-  ['DATA_DIR is ./data, but this process may not write to it', ofFolder],
+  ['DATA_DIR is ./data, but this process may not write to it', ofFolder({ code: 'EACCES' })],
+  ['DATA_DIR is ./data, but this process may not write to it', noFolder],
   ['HOST is 192.0.2.1, but this machine does not have that address', ofAddress('EADDRNOTAVAIL')],
   ['PORT is 80, but this process may not listen on it', ofAddress('EACCES')],
 ])('an error of the system is said in words: %s', (words, error) => {

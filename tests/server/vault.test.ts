@@ -1,6 +1,8 @@
+import fs from 'node:fs'
 import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { logTo } from '../../server/log.ts'
 import { createVault, keyFromFolder, VaultError } from '../../server/people/vault.ts'
 import { newFolder } from '../database.ts'
@@ -91,6 +93,25 @@ describe('the key in the data folder', () => {
       })
     }
     expect(log).toHaveBeenCalledTimes(2)
+  })
+
+  test('is made on a disk without links, and read from one that cannot be written', async () => {
+    const refuse = (name: 'link' | 'writeFile', code: string) => {
+      const spy = vi
+        .spyOn(fs.promises, name)
+        .mockRejectedValue(Object.assign(new Error(), { code }))
+      syncBuiltinESMExports()
+      onTestFinished(() => {
+        spy.mockRestore()
+        syncBuiltinESMExports()
+      })
+    }
+    const data = await newFolder()
+    refuse('link', 'EPERM')
+    const key = await keyFromFolder(data)
+    expect(await readdir(data)).toEqual(['encryption.key'])
+    refuse('writeFile', 'EROFS')
+    expect(await keyFromFolder(data)).toEqual(key)
   })
 
   test('is refused when it is 32 times the same byte', async () => {

@@ -3,7 +3,7 @@
 // three days. It gets the connected accounts (`crm_accounts`), and gives what it finds to the inbox, which leaves out
 // what is known. The processes share the accounts: only one searches an account at a time.
 
-import { sql } from 'drizzle-orm'
+import { gt, sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../../background.ts'
 import { batchRows, inBatches } from '../../database/batches.ts'
 import { isOver, isTooFarAhead } from '../../database/clock.ts'
@@ -124,11 +124,13 @@ export function createCatchUp(
 
 /** Adds accounts that were connected since the last call. Nothing before the connection is missing. */
 async function addAccounts(database: Database, everyMs: number): Promise<void> {
-  // The clock was wrong when the user connected. Until that time, a search would find nothing for the user.
+  // Our clock was wrong when the user connected. Until that time, a search would find nothing for the user. The database's
+  // clock says nothing of it: it may be behind.
+  const now = new Date()
   await database
     .update(connections)
-    .set({ connectedSince: sql`now()` })
-    .where(isTooFarAhead(connections.connectedSince, 0))
+    .set({ connectedSince: now })
+    .where(gt(connections.connectedSince, now))
   await database.execute(
     sql`insert into crm_accounts (crm, account_id, searched_until, search_at)
         select provider, account_id,
