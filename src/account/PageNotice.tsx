@@ -18,15 +18,16 @@ function Notice() {
   const { crm, chat } = config
   const cut = useCut()
   const hasEnded = useHasSessionEnded()
-  const isUnreachable = [useConnectionStatus(crm), useConnectionStatus(chat)].every(
-    ({ error }) => error?.kind === 'network' || error?.kind === 'timeout',
+  // Do not use isError: without data, it is false during each new attempt.
+  const haveFailed = [useConnectionStatus(crm), useConnectionStatus(chat)].every(
+    ({ errorUpdatedAt, dataUpdatedAt }) => errorUpdatedAt > dataUpdatedAt,
   )
   const old = 'The connections below may be out of date.'
   return (
     // It is always there, because screen readers announce only what changes in it.
     <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
       {cut === 'offline' && <p>{`You are offline. ${old}`}</p>}
-      {cut === 'unanswered' && isUnreachable && <p>{`The server could not be reached. ${old}`}</p>}
+      {cut === 'unanswered' && haveFailed && <p>{`The server could not be reached. ${old}`}</p>}
       {hasEnded && (
         <p>{`Your session has ended. Connect ${crm.name} to find your settings again.`}</p>
       )}

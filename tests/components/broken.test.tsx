@@ -11,6 +11,7 @@ import {
   hold,
   lookAgain,
   openApp,
+  recordTexts,
   setOnline,
   withStatus,
 } from '../render.tsx'
@@ -103,6 +104,19 @@ test('a browser that is offline says so, and not that both services are disconne
   server.resetHandlers(...handlers)
   setOnline(true)
   await waitFor(() => expect(screen.queryByText(/You are offline/)).not.toBeInTheDocument())
+})
+
+test('while the server cannot be reached, the page says so without a pause', async () => {
+  stopClock()
+  open()
+  server.use(http.all('*/api/*', HttpResponse.error))
+  for (let times = 0; times < 5; times++) await pass(10)
+  const words = screen.getByText(/^The server could not be reached\. The connections below/)
+  const texts = recordTexts()
+  for (let seconds = 0; seconds < 25; seconds++) await pass(1000)
+  expect(words).toBeVisible()
+  expect(texts.filter((text) => !text.includes(words.textContent))).toEqual([])
+  takeLog()
 })
 
 test.each<[path: string, failed: string | RegExp, then: string | RegExp]>([
