@@ -4,7 +4,8 @@ import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
-import { RedCross } from '../ui/icons.tsx'
+import { passToHeading } from '../ui/focus.ts'
+import { GreenCheck, RedCross } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
 export const Route = createFileRoute('/connect/$provider')({
@@ -20,7 +21,7 @@ function ConnectPage() {
   const isOffered = useHasFeature('activity')
   const isConnected = useIsConnected(crm)
   return (
-    <Screen title={`Connect ${crm.name}`} icon={<RedCross />}>
+    <Screen title={`Connect ${crm.name}`} icon={isConnected ? <GreenCheck /> : <RedCross />}>
       {isOffered && failure !== undefined && !isConnected && <p className="text-bad">{failure}</p>}
       {/* The server may still complete an attempt of which the page got no answer. */}
       <p role="status">
@@ -29,14 +30,21 @@ function ConnectPage() {
           : `The last attempt to connect ${crm.name} has not succeeded. You can try again at any time.`}
       </p>
       <div className="flex flex-wrap gap-3">
-        <Button
-          kind="primary"
-          label={`Connect ${crm.name}`}
-          onClick={() => window.location.assign(authorizeUrl(crm))}
+        {!isConnected && (
+          <Button
+            ref={passToHeading}
+            kind="primary"
+            label={`Connect ${crm.name}`}
+            onClick={() => window.location.assign(authorizeUrl(crm))}
+          >
+            Connect
+          </Button>
+        )}
+        <Link
+          to="/"
+          preload={false}
+          className={isConnected ? buttonStyle.primary : buttonStyle.secondary}
         >
-          Connect
-        </Button>
-        <Link to="/" preload={false} className={buttonStyle.secondary}>
           Back to the dashboard
         </Link>
       </div>

@@ -16,6 +16,9 @@ export const passFocus =
 /** A ref of a button whose box takes the focus when the button disappears. */
 export const passToBox = passFocus((own) => own.closest<HTMLElement>('[tabindex="-1"]'))
 
+/** A ref of what gives its focus to the screen's heading. */
+export const passToHeading = passFocus(() => document.querySelector('h1'))
+
 /** A ref for a button that is disabled while busy, and so loses the focus. It gets the focus back. */
 export function useRestoredFocus(isBusy: boolean): RefObject<HTMLButtonElement | null> {
   const button = useRef<HTMLButtonElement>(null)
