@@ -48,7 +48,8 @@ export function createDealsPage(
       .get('/deals', (c) => {
         const { moved, same, edited } = c.req.query()
         c.header('Content-Security-Policy', policy)
-        const message = site.pages.slack && html`<a href="${site.pages.slack}">See the message</a>.`
+        // Whether a message comes is not known here: the chat may be disconnected, or no rule applies.
+        const chat = site.pages.slack && html`<a href="${site.pages.slack}">Look at the chat</a>.`
         return c.html(
           standInPage({
             site,
@@ -56,7 +57,7 @@ export function createDealsPage(
             notice,
             head: html`<script src="/sandbox/deals.js" type="module"></script>`,
             children: html`
-            <p>Move a deal to another stage. The message then arrives in the chat.</p>
+            <p>Move a deal to another stage. Dealbell then sends what your rules say to the chat.</p>
             <ul class="deals">${deals
               .all()
               .reverse()
@@ -64,7 +65,7 @@ export function createDealsPage(
                 dealItem(deal, `${list}/${deal.id}`, {
                   after:
                     deal.id === moved
-                      ? html`<p class="told" role="status">Reported to Dealbell. ${message}</p>`
+                      ? html`<p class="told" role="status">Reported to Dealbell. ${chat}</p>`
                       : deal.id === same &&
                         html`<p class="told" role="status">The deal is in this stage already. Choose another one.</p>`,
                   isOpen: deal.id === edited,

@@ -38,7 +38,7 @@ test.describe('on a phone, by touch', () => {
     await page.getByLabel(`Stage of ${deal}`).selectOption(stage)
     await button(page, `Move ${deal}`).tap()
     const row = page.getByRole('listitem').filter({ hasText: deal })
-    await expect(row.getByRole('status')).toHaveText('Reported to Dealbell. See the message.')
+    await expect(row.getByRole('status')).toHaveText('Reported to Dealbell. Look at the chat.')
   }
 
   test('a first visit leads from the start page alone to a message in Slack', async ({ page }) => {
@@ -78,7 +78,7 @@ test.describe('on a phone, by touch', () => {
     const tab = await open(page, 'Open its deals')
     await move(tab, 'Acme renewal', 'Closed lost')
     await look(tab)
-    await tab.getByRole('link', { name: 'See the message' }).tap()
+    await tab.getByRole('link', { name: 'Look at the chat' }).tap()
     await expect(tab.getByRole('heading', { name: '#sales-floor' })).toBeAttached()
     await expect(tab.getByText('Acme renewal')).toBeInViewport()
     await look(tab)

@@ -62,7 +62,7 @@ test('a page on another origin reaches all pages that only the backend has', {
     const deals = await opened
     await deals.getByLabel('Stage of Acme renewal').selectOption('Closed won')
     await deals.getByRole('button', { name: 'Move Acme renewal' }).click()
-    await deals.getByRole('link', { name: 'See the message' }).click()
+    await deals.getByRole('link', { name: 'Look at the chat' }).click()
     await deals.getByRole('link', { name: 'Acme renewal' }).click()
     await expect(deals).toHaveURL(`${backendUrl}/sandbox/hubspot/deals#deal-9001`)
     await deals.getByRole('link', { name: 'Dealbell' }).click()

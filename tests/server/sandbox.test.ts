@@ -261,6 +261,13 @@ test.each<[string, Fields]>([
   expect(await pages()).toBe(before)
 })
 
+test('the stand-in HubSpot promises no message: the chat may be disconnected, or no rule applies', async () => {
+  const moved = await submit('/hubspot/deals/9001', { change: 'stage', stage: 'closedlost' })
+  const page = await pageAt((moved.headers.get('Location') ?? '').replace(/^.*sandbox/, ''))
+  expect(page).toContain('Reported to Dealbell.')
+  expect(page).not.toMatch(/the message/i)
+})
+
 test('the stand-in HubSpot keeps the newest 500 deals, with bounded names', async () => {
   // The server of this address does not exist, so webhooks stay in their queue.
   const sandbox = createSandbox(parseEnv({}).addressesAt(1))
