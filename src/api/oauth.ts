@@ -13,8 +13,25 @@ export interface AuthorizationResponse {
   code?: string | undefined
   state?: string | undefined
   error?: string | undefined
-  /** The page was loaded again after it had sent the code. */
-  wasSent?: true | undefined
+  /** In place of the others, after a reload: what became of them. */
+  attempt?: Attempt
+}
+
+interface Attempt {
+  /** The server may still exchange the code that was sent. */
+  isOpen: boolean
+  failure?: Pick<ApiError, 'kind' | 'message'>
+}
+
+/** What is known of an authorization, without its secrets. */
+export function attemptOf(response: AuthorizationResponse, error: ApiError | null): Attempt {
+  const { code, error: denied, attempt } = response
+  const wasOpen = attempt?.isOpen ?? (code !== undefined && code !== '' && denied === undefined)
+  if (error === null) return attempt ?? { isOpen: wasOpen }
+  const { kind, message, status = 500 } = error
+  // With a code, the answer is the server's own.
+  const isRefusal = status < 500 || error.code !== undefined
+  return { isOpen: wasOpen && !isRefusal, failure: { kind, message } }
 }
 
 /**
@@ -25,10 +42,11 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
   callOptions({
     queryKey: [...callbackKey, provider.id, response],
     queryFn: async () => {
-      const { code, state, error, wasSent } = response
+      const { code, state, error, attempt } = response
       if (!code || error !== undefined) {
-        if (wasSent && (await loadStatus(provider)).connected) return true
-        throw new ApiError('code', { sentence: `Missing ${provider.name} code` })
+        if (attempt?.isOpen && (await loadStatus(provider)).connected) return true
+        const { kind = 'code', message = `Missing ${provider.name} code` } = attempt?.failure ?? {}
+        throw new ApiError(kind, { sentence: message })
       }
       try {
         // The dashboard may be on screen, because the user did not wait.
@@ -50,8 +68,8 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
       // A query must not return undefined.
       return true
     },
-    // Meanwhile the server may still exchange a code that was sent, for about ten seconds.
-    retry: (times) => !response.code && response.wasSent === true && times < 10,
+    // The exchange may take about ten seconds.
+    retry: (times) => response.attempt?.isOpen === true && times < 10,
     retryDelay: 1000,
     staleTime: Infinity,
     gcTime: Infinity,

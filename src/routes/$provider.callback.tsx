@@ -1,8 +1,13 @@
-import { createFileRoute, notFound, useLocation } from '@tanstack/react-router'
+import { createFileRoute, notFound } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
-import type { AuthorizationResponse } from '../api/oauth.ts'
+import { authorizationFailure } from '../api/connections.ts'
+import { type AuthorizationResponse, attemptOf, useOAuthCallback } from '../api/oauth.ts'
 import { config } from '../config.ts'
-import { OAuthCallback } from '../dashboard/OAuthCallback.tsx'
+import { RedCross, Spinner } from '../ui/icons.tsx'
+import { Screen } from '../ui/Screen.tsx'
+
+/** How long the page shows a failed authorization before it leaves, in milliseconds (§9). */
+const redirectDelayMs = 3000
 
 export const Route = createFileRoute('/$provider/callback')({
   validateSearch: ({ code, state, error }: AuthorizationResponse): AuthorizationResponse => ({
@@ -10,6 +15,7 @@ export const Route = createFileRoute('/$provider/callback')({
     state,
     error,
   }),
+  beforeLoad: ({ location: { state } }) => ({ taken: state.taken, visit: state.__TSR_key }),
   loader: ({ params }) => {
     const provider = [config.crm, config.chat].find(({ id }) => id === params.provider)
     if (!provider) throw notFound()
@@ -20,24 +26,64 @@ export const Route = createFileRoute('/$provider/callback')({
 
 declare module '@tanstack/react-router' {
   interface HistoryState {
-    /** The page has sent the code that was in its address. */
-    wasSent?: true
+    /** The page has taken the response out of this address. After a reload, the history still knows what became of it. */
+    taken?: { visit: string | undefined; attempt: ReturnType<typeof attemptOf> }
   }
 }
 
 function CallbackPage() {
-  const provider = Route.useLoaderData()
+  const { taken, visit } = Route.useRouteContext()
   const search = Route.useSearch()
-  const { wasSent } = useLocation().state
+  return (
+    <Callback
+      // Another response may come to the same page.
+      key={taken ? taken.visit : visit}
+      visit={taken ? taken.visit : visit}
+      received={taken ? { attempt: taken.attempt } : search}
+    />
+  )
+}
+
+function Callback({
+  visit,
+  received,
+}: {
+  visit: string | undefined
+  received: AuthorizationResponse
+}) {
+  const provider = Route.useLoaderData()
   const navigate = Route.useNavigate()
-  const [response] = useState({ ...search, wasSent })
-
-  // The code is a secret: remove it from the address bar and the history at once. After a reload, the history still
-  // knows that there was one.
-  const isSent = response.wasSent ?? (response.code && response.error === undefined)
+  // The code is a secret: remove it from the address bar and the history at once. Only this page keeps it.
+  const [response] = useState(received)
+  const callback = useOAuthCallback(provider, response)
+  const { error } = callback
   useEffect(() => {
-    void navigate({ search: {}, replace: true, state: isSent ? { wasSent: true } : {} })
-  }, [navigate, isSent])
+    const attempt = attemptOf(response, error)
+    void navigate({ search: {}, replace: true, state: { taken: { visit, attempt } } })
+  }, [navigate, visit, response, error])
 
-  return <OAuthCallback provider={provider} response={response} />
+  // Replace the history entry, so that Back does not lead to a finished authorization.
+  useEffect(() => {
+    if (callback.isSuccess) void navigate({ to: '/', replace: true })
+    if (!callback.isError) return
+    const timer = setTimeout(() => {
+      void (provider.id === config.crm.id
+        ? navigate({ to: '/connect/$provider', params: { provider: provider.id }, replace: true })
+        : navigate({ to: '/', replace: true }))
+    }, redirectDelayMs)
+    return () => clearTimeout(timer)
+  }, [callback.isSuccess, callback.isError, navigate, provider])
+
+  return (
+    <Screen title={`Connecting ${provider.name}`} icon={error ? <RedCross /> : <Spinner />}>
+      {error ? (
+        <div>
+          <p role="alert">{authorizationFailure(provider.name, error)}</p>
+          <p className="text-muted">This page goes on by itself in a moment.</p>
+        </div>
+      ) : (
+        <p role="status">{`Handling ${provider.name} OAuth Callback...`}</p>
+      )}
+    </Screen>
+  )
 }

@@ -76,6 +76,49 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     expect(screen.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
   })
 
+  test.each<[string, () => Response | undefined]>([
+    ['an error', () => undefined],
+    [
+      'the provider’s reason',
+      () => {
+        const error = { code: 'exchange_refused', message: `${name} refused it: switch it off.` }
+        return HttpResponse.json({ error }, { status: 502 })
+      },
+    ],
+  ])(
+    'that was refused with %s says the same after a reload, and asks nobody',
+    async (_, answer) => {
+      const { calls } = startBackend({ person: 'ann' })
+      server.use(http.get(`*/api/${id}/callback`, answer))
+      openInBrowser(`/${id}/callback?code=${secret}`)
+      const words = (await screen.findByRole('alert')).textContent
+      cleanup()
+      const before = calls().length
+      openInBrowser()
+      expect((await screen.findByRole('alert')).textContent).toBe(words)
+      expect(calls().slice(before)).toEqual(['GET /health'])
+      expect(JSON.stringify(window.history.state)).not.toContain(secret)
+      takeLog()
+    },
+  )
+
+  test('that got no answer says so again after a reload, once the service has not become connected', async () => {
+    stopClock()
+    const { calls } = startBackend()
+    server.use(http.get(`*/api/${id}/callback`, () => HttpResponse.error()))
+    openInBrowser(`/${id}/callback?code=abc`)
+    await settle()
+    const words = screen.getByRole('alert').textContent
+    cleanup()
+    openInBrowser()
+    await settle()
+    expect(screen.getByText(working)).toBeVisible()
+    for (let second = 1; second <= 10; second++) await pass(1000)
+    expect(screen.getByRole('alert').textContent).toBe(words)
+    expect(calls().filter(isCallback)).toHaveLength(1)
+    takeLog()
+  })
+
   test('that gets no answer is no longer said to have failed once the service is connected all the same', async () => {
     stopClock()
     const { state } = openApp({ features: ['activity'] }, `/${id}/callback?code=abc`)
@@ -229,4 +272,21 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     await waitFor(() => expect(calls().filter(isCallback)).toHaveLength(2))
     takeLog()
   })
+})
+
+test('each response that comes to one page is sent once, and to its own provider', async () => {
+  const { calls, router, history } = openApp({}, '/hubspot/callback?code=a')
+  hold('get', '*/callback')
+  const sent = ['GET /api/hubspot/callback?code=a']
+  await waitFor(() => expect(calls().filter(isCallback)).toEqual(sent))
+  for (const response of ['slack/callback?code=b', 'slack/callback?code=c&state=s']) {
+    await act(() => router.navigate({ href: `/${response}` }))
+    sent.push(`GET /api/${response}`)
+    await waitFor(() => expect(calls().filter(isCallback)).toEqual(sent))
+    expect(history.location.href).toBe('/slack/callback')
+  }
+  act(() => history.go(-2))
+  await screen.findByText('Handling HubSpot OAuth Callback...')
+  await waitFor(() => expect(calls().at(-1)).toBe('GET /api/hubspot/status'))
+  expect(calls().filter(isCallback)).toEqual(sent)
 })
