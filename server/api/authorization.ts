@@ -173,7 +173,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         const begun = begunWith(state)
         const stateHash = sha256(state)
         const codeHash = sha256(code)
-        const browser = await sessions.browser(c, begun.tokenHash)
+        const begunAt = new Date(begun.endsAt - authorizationLifetimeMs)
+        const browser = await sessions.browser(c, begun.tokenHash, begunAt)
         const sent = sessions.tokenHashes(c)
         // With a refusal, `nobody` says that the browser has kept no cookie.
         if (begun.keepsCookies || sent.length > 0) c.header(personHeader, undefined)
@@ -195,7 +196,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
           if ('status' in outcome) {
             throw new ApiError(outcome.status, outcome.code, outcome.message)
           }
-          if (!(await sessions.signInAgain(c, begun.tokenHash, outcome))) throw invalidState()
+          const own = browser?.session?.tokenHash ?? begun.tokenHash
+          if (!(await sessions.signInAgain(c, own, outcome))) throw invalidState()
           return c.body(null, 204)
         }
 

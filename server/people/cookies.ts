@@ -36,7 +36,7 @@ export function createCookies({ appUrl, encryptionKey }: CookieOptions) {
   function of(c: Context) {
     const sent = (c.req.header('Cookie') ?? '').split(';').map((pair) => {
       const [name = '', token = ''] = pair.trim().split('=')
-      return { name, token, isOwn: name === ownName }
+      return { name, token, isOwn: name === ownName || name.startsWith(`${ownName}-`) }
     })
     const own = sent.filter(({ isOwn }) => isOwn)
     const others = sent.filter(
@@ -53,12 +53,16 @@ export function createCookies({ appUrl, encryptionKey }: CookieOptions) {
     send(c: Context, token: string, ageMs: number) {
       c.header('Set-Cookie', cookieOf(ownName, token, ageMs))
     },
-    /** Removes our cookie, and those that had this token. */
+    /** The same under a name of its own, so that two answers at once do not replace each other's cookie. */
+    sendBeside(c: Context, token: string, ageMs: number) {
+      c.header('Set-Cookie', cookieOf(`${ownName}-${sha256(token).slice(0, 8)}`, token, ageMs))
+    },
+    /** Removes our cookies, and those that had this token. */
     remove(c: Context, tokenHash: string | undefined) {
       c.header('Set-Cookie', cookieOf(ownName, '', 0))
-      for (const cookie of of(c)) {
-        if (cookie.isOwn || cookie.tokenHash !== tokenHash) continue
-        c.header('Set-Cookie', cookieOf(cookie.name, '', 0), { append: true })
+      for (const { name, isOwn, tokenHash: sent } of of(c)) {
+        if (name === ownName || !(isOwn || sent === tokenHash)) continue
+        c.header('Set-Cookie', cookieOf(name, '', 0), { append: true })
       }
     },
   }

@@ -20,12 +20,15 @@ interface Session {
   tokenHash: string
   userId: string
   person: string
+  createdAt: Date
 }
 
 export interface Browser {
   tokenHash: string
   /** Undefined until the browser has completed its first authorization. */
   session: Session | undefined
+  /** It began before it became a person's, as a new browser does in two tabs. */
+  isLate: boolean
 }
 
 /** What a completed authorization tells the browser. */
@@ -83,7 +86,7 @@ export function createSessions(
         .returning({ userId: sessions.userId })
       if (extended !== undefined) cookies.send(c, token, end.getTime() - at.getTime())
     }
-    return { tokenHash, userId: row.userId, person: personOf(row) }
+    return { tokenHash, userId: row.userId, person: personOf(row), createdAt: row.createdAt }
   }
 
   function tell(c: Context, { token, person }: SignedIn): void {
@@ -96,15 +99,17 @@ export function createSessions(
     /** The hashes of all tokens that came with the request, also of those that mean nothing here. */
     tokenHashes: (c: Context) => hashesOf(cookies.of(c)),
     /**
-     * Returns the browser that sent the request if it has this token, and may complete what it began with it. That of an
-     * ended session may not.
+     * Returns the browser that sent the request if it has this token, and may complete what it began with it at this time.
+     * That of an ended session may not.
      */
-    async browser(c: Context, tokenHash: string): Promise<Browser | undefined> {
+    async browser(c: Context, tokenHash: string, begunAt: Date): Promise<Browser | undefined> {
       const session = await find(c)
+      if (session?.tokenHash === tokenHash) return { tokenHash, session, isLate: false }
       const cookie = cookies.of(c).find((each) => each.tokenHash === tokenHash)
-      const isOfSession = session?.tokenHash === tokenHash
-      const isUnsigned = session === undefined && cookie?.token.startsWith(unsigned) === true
-      return isOfSession || isUnsigned ? { tokenHash, session } : undefined
+      if (!cookie?.token.startsWith(unsigned)) return undefined
+      // Whoever knows the token could begin with it at any time, but not before the session.
+      const isLate = session !== undefined
+      return isLate && begunAt > session.createdAt ? undefined : { tokenHash, session, isLate }
     },
     /**
      * Returns the hash of the token with which the browser begins an authorization. Gives a browser that is not signed in
@@ -120,7 +125,7 @@ export function createSessions(
         own !== undefined &&
         (await database.$count(usedTokens, eq(usedTokens.hash, own.tokenHash))) === 0
       const token = mayGoOn ? own.token : unsigned + randomToken()
-      cookies.send(c, token, authorizationLifetimeMs)
+      cookies.sendBeside(c, token, authorizationLifetimeMs)
       return { tokenHash: sha256(token), keepsCookies: sent.length > 0 }
     },
     /**
@@ -133,18 +138,19 @@ export function createSessions(
      */
     async signIn(
       c: Context,
-      { tokenHash, session }: Browser,
+      { tokenHash, session, isLate }: Browser,
       userOf: (tx: Transaction) => Promise<string>,
       record: (tx: Transaction, signedIn: SignedIn) => Promise<unknown>,
     ): Promise<void> {
-      const own = eq(sessions.tokenHash, tokenHash)
+      const own = eq(sessions.tokenHash, session?.tokenHash ?? tokenHash)
       const token = randomToken()
       const signedIn = await database.transaction(async (tx) => {
-        const isValid =
-          session === undefined
-            ? await markUsed(tx, tokenHash, now())
-            : (await tx.select().from(sessions).where(own).for('update')).length > 0
-        if (!isValid) throw new AuthorizationEnded()
+        const isUnused =
+          (session !== undefined && !isLate) || (await markUsed(tx, tokenHash, now()))
+        const isSignedIn =
+          session === undefined ||
+          (await tx.select().from(sessions).where(own).for('update')).length > 0
+        if (!isUnused || !isSignedIn) throw new AuthorizationEnded()
         const userId = await userOf(tx)
         const [user] = await tx.select().from(users).where(eq(users.id, userId))
         const crmUserId = user?.crmUserId ?? null

@@ -66,7 +66,7 @@ describe.each([
     expect(sent).toMatchObject({ redirect_uri: redirectUri, client_id: clientId })
     expect(() => harness.vault.open(state, 'connections.secrets')).toThrow()
     expect(answer.headers.getSetCookie()[0]).toMatch(
-      /^dealbell-[0-9a-f]{8}=new\.[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; SameSite=Strict$/,
+      /^dealbell(-[0-9a-f]{8}){2}=new\.[\w-]{43}; Max-Age=600; Path=\/; HttpOnly; SameSite=Strict$/,
     )
     expect(await stored()).toEqual([0, 0, 0])
   })

@@ -44,7 +44,9 @@ describe('a session', () => {
   test('is bound to its host and to https where the dashboard is on https', async () => {
     const app = harness.appWith({ appUrl: 'https://dealbell.example' })
     const [cookie = ''] = (await app.request('/api/slack/auth')).headers.getSetCookie()
-    expect(cookie).toMatch(/^__Host-dealbell-[0-9a-f]{8}=new\.[\w-]{43}; .*Path=\/.*; Secure/)
+    expect(cookie).toMatch(
+      /^__Host-dealbell-[0-9a-f]{8}-[0-9a-f]{8}=new\.[\w-]{43}; .*Path=\/.*; Secure/,
+    )
     expect(cookie).not.toMatch(/Domain/)
     // A cookie without the prefix could come from another host of the domain.
     const planted = { Cookie: cookie.replace('__Host-', '').split(';')[0] ?? '' }
@@ -115,6 +117,76 @@ test('a browser that becomes a person’s gets a new token; the same person’s 
   expect(await Promise.all([browser, withoutAnswer].map(isSignedIn))).toEqual([true, true])
 })
 
+describe('two tabs of a new browser that begin at once', () => {
+  const services = [
+    ['hubspot', 'slack'],
+    ['slack', 'hubspot'],
+  ] as const
+
+  /** What both requests without a cookie have begun, in a browser that keeps both answers' cookies. */
+  async function beginBoth(first: 'hubspot' | 'slack', second: 'hubspot' | 'slack') {
+    const other = openBrowser(harness)
+    const ways = [await browser.authorize(first), await other.authorize(second)] as const
+    const cookies = [browser.cookie, other.cookie].map((cookie) => cookie ?? '')
+    expect(new Set(cookies.map((cookie) => cookie.split('=')[0]))).toHaveLength(2)
+    browser.cookie = cookies.join('; ')
+    return { ways, cookies }
+  }
+  /** Comes back from a provider. The browser keeps its other cookies. */
+  async function comeBack(service: string, way: URLSearchParams, cookies: readonly string[]) {
+    const answer = await browser.call(`/api/${service}/callback?${way}`)
+    const set = answer.headers.getSetCookie()[0]?.split(';')[0]
+    browser.cookie = [set ?? [], cookies].flat().join('; ')
+    return answer.status
+  }
+
+  test.each(services)(
+    'can both end, %s first and then %s, as one person',
+    async (first, second) => {
+      const { ways, cookies } = await beginBoth(first, second)
+      harness.clock.now = new Date(start.getTime() + 60_000)
+      expect(await comeBack(first, ways[0], cookies)).toBe(204)
+      const signedIn = browser.cookie
+      expect(await comeBack(second, ways[1], [signedIn ?? ''])).toBe(204)
+      for (const service of services[0]) {
+        expect(await browser.connected(service)).toMatchObject({ connected: true })
+      }
+      // A proxy that lost the answer repeats the call.
+      browser.cookie = signedIn
+      expect(await comeBack(second, ways[1], [signedIn ?? ''])).toBe(204)
+    },
+  )
+
+  test.each(services)('can each end alone, %s and not %s', async (first, second) => {
+    const { ways, cookies } = await beginBoth(second, first)
+    expect(await comeBack(first, ways[1], cookies)).toBe(204)
+    expect(await browser.connected(first)).toMatchObject({ connected: true })
+  })
+
+  test('cannot replace what the person has, nor end after a sign-out', async () => {
+    for (const service of ['hubspot', 'slack'] as const) {
+      const { ways, cookies } = await beginBoth(service, service)
+      expect(await comeBack(service, ways[0], cookies)).toBe(204)
+      expect(await comeBack(service, ways[1], [browser.cookie ?? ''])).toBe(400)
+      const removed = await browser.call('/api/session', { method: 'DELETE' })
+      const names = removed.headers.getSetCookie().map((cookie) => cookie.split('=')[0])
+      expect(names).toEqual(expect.arrayContaining(cookies.map((cookie) => cookie.split('=')[0])))
+    }
+  })
+
+  test('cannot be joined by a stranger who knows a token and begins after the sign-in', async () => {
+    const { ways, cookies } = await beginBoth('hubspot', 'slack')
+    const stranger = openBrowser(harness)
+    stranger.cookie = cookies[1]
+    harness.clock.now = new Date(start.getTime() + 1000)
+    expect(await comeBack('hubspot', ways[0], cookies)).toBe(204)
+    harness.clock.now = new Date(start.getTime() + 2000)
+    const way = await stranger.authorize('slack')
+    expect(await comeBack('slack', way, [browser.cookie ?? ''])).toBe(400)
+    expect(await browser.connected('slack')).toEqual({ connected: false })
+  })
+})
+
 describe('cookies of others at this host', () => {
   const isSignedIn = async (one: Browser) =>
     JSON.stringify(await one.rules()) === '{"rules":["deal-closed"]}'
@@ -127,7 +199,8 @@ describe('cookies of others at this host', () => {
     const nameOf = async (change: Partial<CookieOptions>) => {
       const made = createSessions(harness.database, { appUrl, ...options, ...change })
       const app = new Hono().get('/', async (c) => c.json(await made.beginIn(c)))
-      return (await app.request('/')).headers.getSetCookie()[0]?.split('=')[0]
+      const [cookie = ''] = (await app.request('/')).headers.getSetCookie()
+      return /^(dealbell-[0-9a-f]{8})-[0-9a-f]{8}=/.exec(cookie)?.[1]
     }
     const own = browser.cookie?.split('=')[0]
     expect(await nameOf({})).toBe(own)

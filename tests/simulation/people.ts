@@ -76,7 +76,7 @@ export function createPeople({
           ...init.headers,
         },
       })
-      const cookie = /__Host-dealbell-\w+=([^;]+)/.exec(
+      const cookie = /__Host-dealbell-[\w-]+=([^;]+)/.exec(
         answer?.headers.get('Set-Cookie') ?? '',
       )?.[1]
       if (cookie !== undefined) user.cookie = cookie
