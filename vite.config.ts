@@ -50,15 +50,11 @@ export default defineConfig((): UserConfig => {
         // Which plugin took how long tells nothing to whoever types `npm start`.
         checks: { pluginTimings: false },
         output: {
-          // One script for what every address needs, one for each other route, and one for what the dashboard
-          // loads later. Over HTTP/1.1 more scripts would wait for each other.
+          // One script for what every address needs, and one for each other route. Over HTTP/1.1 more scripts
+          // would wait for each other.
           codeSplitting: {
             groups: [
               { name: 'main', tags: ['$initial'], test: (id) => !id.endsWith('/src/boot.ts') },
-              {
-                name: 'features',
-                test: /\/(AccountMenu|RuleNote|SendAllAgain|TestMessage|UnsentMessages)\.tsx$/,
-              },
             ],
           },
           // Nearly all functions run at the start. Chromium then compiles each script while it

@@ -38,4 +38,8 @@ declare module '@tanstack/react-router' {
   interface Register {
     router: ReturnType<typeof createAppRouter>
   }
+  interface StaticDataRouteOption {
+    /** The page shows a person's data, so the header has the account menu. */
+    isPersonal?: true
+  }
 }

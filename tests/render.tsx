@@ -16,13 +16,9 @@ import { createAppRouter } from '../src/router.tsx'
 import { createBackend, type RecordedRequest } from './msw/handlers.ts'
 import { server } from './msw/server.ts'
 
-// The app loads the script of a screen and some parts later. The first import may take longer than a test waits.
+// The app loads the script of a screen later. The first import may take longer than a test waits.
 const { routesById, loadRouteChunk } = createAppRouter(createQueryClient())
-const screens = Object.values(routesById).map((route) => loadRouteChunk(route))
-const parts = Object.values(
-  import.meta.glob('../src/{account,activity,connections,rules}/*.tsx'),
-).map((load) => load())
-await Promise.all([...screens, ...parts])
+await Promise.all(Object.values(routesById).map((route) => loadRouteChunk(route)))
 
 /**
  * Starts the backend in memory. `requests` lists what reaches it; `calls(start)` lists the same as lines

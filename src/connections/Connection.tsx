@@ -5,12 +5,11 @@ import { keepDraft } from '../api/draft.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
 import type { Provider } from '../parse-config.ts'
 import { Badge } from '../ui/Badge.tsx'
+import { Boundary } from '../ui/Boundary.tsx'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
-import { later } from '../ui/later.tsx'
 import { BrokenConnection, dateInWords, isTime } from './BrokenConnection.tsx'
-
-const UnsentMessages = later(async () => (await import('./UnsentMessages.tsx')).UnsentMessages)
+import { UnsentMessages } from './UnsentMessages.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
 export function Connection({
@@ -85,7 +84,9 @@ export function Connection({
       </Button>
       {hasActivity && !isConnected && reason && (
         <div className="below-connection">
-          <UnsentMessages provider={provider.name} />
+          <Boundary>
+            <UnsentMessages provider={provider.name} />
+          </Boundary>
         </div>
       )}
       {isConnected && children}

@@ -1,6 +1,9 @@
+import { useIsConnected } from '../api/connections.ts'
 import type { ApiError } from '../api/errors.ts'
+import { useHasFeature } from '../api/health.ts'
 import { useHasWaited } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
+import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { passFocus } from '../ui/focus.ts'
 import { clockTime } from '../ui/words.ts'
@@ -8,10 +11,13 @@ import { clockTime } from '../ui/words.ts'
 // A refusal may break the connection, and then this part disappears.
 const passToService = passFocus((own) => own.closest('li')?.querySelector('button'))
 
-/** Sends a test message to the chat, and says what became of it. */
+/** Sends a test message to the connected chat, and says what became of it. */
 export function TestMessage() {
+  const isOffered = useHasFeature('test-message')
+  const isCrmConnected = useIsConnected(config.crm)
   const test = useSendTest()
   const isOver = useHasWaited(test.data?.state === 'waiting')
+  if (!isOffered || !isCrmConnected) return null
   return (
     <>
       <Button ref={passToService} busy={test.isPending} onClick={() => test.mutate()}>

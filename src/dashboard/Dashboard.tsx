@@ -1,23 +1,19 @@
 import { useEffect, useRef } from 'react'
 import { PageNotice } from '../account/PageNotice.tsx'
+import { FailedMessages } from '../activity/SendAllAgain.tsx'
 import { useConnectionStatus } from '../api/connections.ts'
+import { useHasFeature } from '../api/health.ts'
 import { useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Connection } from '../connections/Connection.tsx'
 import { StandInLink } from '../connections/StandInLink.tsx'
+import { TestMessage } from '../connections/TestMessage.tsx'
 import { RuleSettings } from '../rules/RuleSettings.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { Card } from '../ui/Card.tsx'
 import { focusHeading } from '../ui/focus.ts'
-import { later } from '../ui/later.tsx'
 import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
-import { Part } from './Part.tsx'
-
-const FailedMessages = later(
-  async () => (await import('../activity/SendAllAgain.tsx')).FailedMessages,
-)
-const TestMessage = later(async () => (await import('../connections/TestMessage.tsx')).TestMessage)
 
 export function Dashboard() {
   const { crm, chat } = config
@@ -27,6 +23,7 @@ export function Dashboard() {
   // Do not use isPending: a failed status is pending again at each new attempt.
   const areKnown = crmStatus.isFetched && chatStatus.isFetched
   const areConnected = isCrmConnected && chatStatus.data?.connected === true
+  const hasActivity = useHasFeature('activity')
   // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
   // stay visible.
   const save = useSaveRules()
@@ -59,23 +56,29 @@ export function Dashboard() {
                   </Boundary>
                 </div>
                 {/* What a disconnect also does: server/api/status-and-disconnect.ts. */}
-                <Part feature="activity" className="below-connection">
-                  Disconnecting also removes the deal names and stages from Activity.
-                </Part>
+                {hasActivity && (
+                  <p className="below-connection">
+                    Disconnecting also removes the deal names and stages from Activity.
+                  </p>
+                )}
               </Connection>
               <Connection provider={chat} isNext={isCrmConnected}>
                 {/* On a phone, link and button take two lines. */}
-                <div className="below-connection empty:hidden has-[a+div]:below-both">
+                <div className="below-connection empty:hidden has-[a+button]:below-both">
                   <Boundary>
                     <StandInLink provider={chat} channel={chatStatus.data?.channel} />
                   </Boundary>
-                  <Part feature="test-message" needsCrm className="contents">
+                  <Boundary>
                     <TestMessage />
-                  </Part>
+                  </Boundary>
                 </div>
-                <Part feature="activity" needsCrm className="below-connection empty:hidden">
-                  <FailedMessages />
-                </Part>
+                {hasActivity && isCrmConnected && (
+                  <div className="below-connection empty:hidden">
+                    <Boundary>
+                      <FailedMessages />
+                    </Boundary>
+                  </div>
+                )}
               </Connection>
             </ul>
           </Card>

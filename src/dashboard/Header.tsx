@@ -1,10 +1,9 @@
 import { Link, useMatches } from '@tanstack/react-router'
+import { AccountMenu } from '../account/AccountMenu.tsx'
 import { useHasFeature } from '../api/health.ts'
+import { Boundary } from '../ui/Boundary.tsx'
 import { Bell } from '../ui/icons.tsx'
-import { later } from '../ui/later.tsx'
 import { WrongAddress } from './WrongAddress.tsx'
-
-const AccountMenu = later(async () => (await import('../account/AccountMenu.tsx')).AccountMenu)
 
 const pageLink =
   '-mx-2 inline-flex min-h-14 items-center rounded-lg px-2 text-sm font-semibold text-muted underline-offset-4 hover:text-ink hover:underline focus-visible:-outline-offset-4 aria-[current=page]:text-ink aria-[current=page]:underline'
@@ -13,9 +12,8 @@ const pageLink =
 export function Header() {
   const hasActivity = useHasFeature('activity')
   const hasSessions = useHasFeature('sessions')
-  // Only these pages load what the menu shows.
   const isPersonal = useMatches({
-    select: (matches) => matches.some(({ routeId }) => routeId === '/' || routeId === '/activity'),
+    select: (matches) => matches.some(({ staticData }) => staticData.isPersonal),
   })
   return (
     <header className="border-b border-line bg-surface">
@@ -49,7 +47,11 @@ export function Header() {
             </Link>
           </nav>
         )}
-        {hasSessions && isPersonal && <AccountMenu />}
+        {hasSessions && isPersonal && (
+          <Boundary>
+            <AccountMenu />
+          </Boundary>
+        )}
       </div>
       <WrongAddress />
     </header>

@@ -9,7 +9,7 @@ import { config } from '../config.ts'
 import { GenericError } from '../dashboard/GenericError.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
-import { passFocus } from '../ui/focus.ts'
+import { passToHeading } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
 
 interface ActivitySearch {
@@ -27,6 +27,7 @@ export const Route = createFileRoute('/activity')({
     q,
     day,
   }),
+  staticData: { isPersonal: true },
   component: ActivityPage,
 })
 
@@ -57,8 +58,6 @@ function ActivityPage() {
     </Screen>
   )
 }
-
-const passToHeading = passFocus(() => document.querySelector('h1'))
 
 /** Instead of a chart, filters and a list, whose numbers would be those of nobody. */
 function SignedOut() {

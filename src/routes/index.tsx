@@ -12,5 +12,6 @@ export const Route = createFileRoute('/')({
     queryClient.query(connectionStatusQuery(config.chat)).catch(() => {})
     queryClient.query(rulesQuery).catch(() => {})
   },
+  staticData: { isPersonal: true },
   component: Dashboard,
 })

@@ -1,4 +1,6 @@
-import { type ComponentType, memo } from 'react'
+import { memo } from 'react'
+import { Boundary } from '../ui/Boundary.tsx'
+import { RuleNote } from './RuleNote.tsx'
 
 // The label covers the row, so that a click beside or below its text ticks too.
 const usable =
@@ -15,15 +17,15 @@ export const RuleCheckbox = memo(function RuleCheckbox({
   checked,
   available,
   onToggle,
-  Note,
+  hasNote,
 }: {
   id: string
   when: string
   checked: boolean
   available: boolean
   onToggle: (id: string) => void
-  /** Renders a note below the label, whose element `id` describes the checkbox. It has its place before it is there. */
-  Note?: ComponentType<{ id: string; rule: string; when: string }> | undefined
+  /** Whether a note below the label describes the checkbox. It has its place before it is there. */
+  hasNote: boolean
 }) {
   const noteId = `${id}-note`
   return (
@@ -34,14 +36,16 @@ export const RuleCheckbox = memo(function RuleCheckbox({
           checked={checked}
           disabled={!available}
           onChange={() => onToggle(id)}
-          aria-describedby={Note && noteId}
+          aria-describedby={hasNote ? noteId : undefined}
           className="relative z-1 mt-0.5 size-4 shrink-0 accent-accent"
         />
         <span className="min-w-0">{`Notify me when ${when}`}</span>
       </label>
-      {Note && (
+      {hasNote && (
         <div className="-mt-1 ml-7 min-h-13.5 pb-1 text-xs leading-5 text-muted sm:min-h-7.5 sm:text-sm/5 pointer-coarse:min-h-18 sm:pointer-coarse:min-h-12.5">
-          <Note id={noteId} rule={id} when={when} />
+          <Boundary>
+            <RuleNote id={noteId} rule={id} when={when} />
+          </Boundary>
         </div>
       )}
     </div>

@@ -10,11 +10,8 @@ import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Button } from '../ui/Button.tsx'
 import { useRestoredFocus } from '../ui/focus.ts'
-import { later } from '../ui/later.tsx'
 import { Warning } from '../ui/Warning.tsx'
 import { RuleCheckbox } from './RuleCheckbox.tsx'
-
-const RuleNote = later(async () => (await import('./RuleNote.tsx')).RuleNote)
 
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 
@@ -93,10 +90,8 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
                   when={rule.when}
                   checked={selected.includes(rule.id)}
                   available={category.available}
-                  Note={
+                  hasNote={
                     category.available && (saved?.includes(rule.id) ? hasSummary : hasPreview)
-                      ? RuleNote
-                      : undefined
                   }
                   onToggle={onToggle}
                 />

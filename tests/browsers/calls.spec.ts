@@ -11,10 +11,6 @@ const routes: [path: string, calls: string[], shows: Query][] = [
   ['/slack/callback?code=refused', ['/api/slack/callback'], { text: 'Slack connection failed' }],
 ]
 
-/** Without it, the second visit could be the first one that asks for a late file. */
-const haveFeaturesLoaded = `return performance.getEntriesByType('resource').some(
-  ({ name, responseEnd }) => name.includes('/features-') && responseEnd > 0)`
-
 for (const [path, calls, shows] of routes) {
   sharedTest(`${path} makes each call once, with cold or warm cache`, async ({ person, front }) => {
     const once = Object.fromEntries(['/health', ...calls].map((call) => [`GET ${call}`, 1]))
@@ -22,7 +18,6 @@ for (const [path, calls, shows] of routes) {
       front.requests = []
       await person.open(path)
       await person.see(shows)
-      if (path === '/') await person.gives(haveFeaturesLoaded, true)
       await expect.poll(() => front.calls(), { message: cache }).toEqual(once)
       expect(Math.max(0, ...Object.values(front.files())), cache).toBe(cache === 'cold' ? 1 : 0)
     }

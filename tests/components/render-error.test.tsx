@@ -1,6 +1,5 @@
 import { act, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import type { ComponentType } from 'react'
 import { afterEach, expect, test, vi } from 'vitest'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { server } from '../msw/server.ts'
@@ -22,17 +21,6 @@ vi.mock('react/jsx-dev-runtime', async (importOriginal) => {
     },
   }
 })
-// React makes the element of a lazy component itself.
-vi.mock('react', async (importOriginal) => {
-  const original = await importOriginal<typeof import('react')>()
-  const lazy = (load: () => Promise<{ default: ComponentType<object> }>) =>
-    original.lazy(async () => {
-      const { default: Part } = await load()
-      return { default: (props: object) => <Part {...props} /> }
-    })
-  return { ...original, lazy }
-})
-
 afterEach(() => broken.clear())
 
 const apology = 'Something went wrong. Please try again later.'

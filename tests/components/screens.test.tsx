@@ -1,6 +1,7 @@
 import { act, screen, waitFor, within } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { expect, test, vi } from 'vitest'
+import type { FeatureName } from '../../contract/features.ts'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import { lookAgain, openApp } from '../render.tsx'
@@ -75,17 +76,20 @@ test('/connect/hubspot says no more than the status, and offers to connect again
   state.connected.add('hubspot')
   lookAgain()
   await waitFor(() => expect(words).toHaveTextContent(/^HubSpot is connected\.$/))
+  // Nothing invites the user to connect again, and the focus of the button is not lost.
+  expect(screen.queryByRole('button', { name: 'Connect HubSpot' })).not.toBeInTheDocument()
+  expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
 })
 
-test.each([
-  '/connect/slack',
-  '/HUBSPOT/callback?code=abc',
-  '/api/callback?code=abc',
-  '/%E0%A4%A',
+test.each<[string, FeatureName?]>([
+  ['/connect/slack', 'sessions'],
+  ['/HUBSPOT/callback?code=abc', 'sessions'],
+  ['/api/callback?code=abc', 'sessions'],
+  ['/%E0%A4%A', 'sessions'],
   // Only a backend with the feature has this screen.
-  '/activity?state=failed',
-])('%s says that something went wrong, and calls only health', async (address) => {
-  const { calls } = openApp({ features: ['sessions'] }, address)
+  ['/activity?state=failed'],
+])('%s says that something went wrong, and calls only health', async (address, ...features) => {
+  const { calls } = openApp({ features: features.filter((one) => one !== undefined) }, address)
   const alert = await screen.findByRole('alert')
   expect(alert.textContent).toBe('Something went wrong. Please try again later.')
   expect(screen.getByRole('link', { name: 'Back to the dashboard' })).toHaveAttribute('href', '/')

@@ -20,17 +20,6 @@ for (const [script, address, heading] of [
   })
 }
 
-test('without the script of what goes beyond section 7, the rest stays as it is', async ({
-  page,
-}) => {
-  await page.route('**/assets/features-*.js', (route) => route.abort('connectionreset'))
-  const failed = page.waitForEvent('console', (log) => /beyond section 7 failed/.test(log.text()))
-  await page.goto('/')
-  await failed
-  await expect(page.getByRole('button', { name: 'Save' })).toBeVisible()
-  await expect(page.getByText(apology)).toHaveCount(0)
-})
-
 test.describe('without JavaScript', () => {
   test.use({ javaScriptEnabled: false })
   test('the page says that it needs it, and not that it loads', async ({ page }) => {
