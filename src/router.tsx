@@ -1,8 +1,8 @@
 import type { QueryClient } from '@tanstack/react-query'
 import { createRouter, type RouterHistory } from '@tanstack/react-router'
 import { useEffect } from 'react'
-import { GenericError } from './dashboard/GenericError.tsx'
 import { routeTree } from './routeTree.gen.ts'
+import { GenericError } from './shell/GenericError.tsx'
 import { focusHeading } from './ui/focus.ts'
 import { Loading } from './ui/Loading.tsx'
 

@@ -4,9 +4,8 @@ import { useConnectionStatus, useFailedAuthorization, useIsConnected } from '../
 import { useHasFeature } from '../api/health.ts'
 import { forgetFailures } from '../api/keys.ts'
 import { useHasSessionEnded } from '../api/person.ts'
-import { useCut } from '../api/reach.ts'
-import { config } from '../config.ts'
-import type { Provider } from '../parse-config.ts'
+import { useReach } from '../api/reach.ts'
+import { config, type Provider } from '../config.ts'
 
 /**
  * Above everything: why the services may look disconnected although nobody disconnected them, and what the last
@@ -16,7 +15,7 @@ export const PageNotice = () => useHasFeature('activity') && <Notice />
 
 function Notice() {
   const { crm, chat } = config
-  const cut = useCut()
+  const reach = useReach()
   const hasEnded = useHasSessionEnded()
   // Do not use isError: without data, it is false during each new attempt.
   const haveFailed = [useConnectionStatus(crm), useConnectionStatus(chat)].every(
@@ -26,8 +25,8 @@ function Notice() {
   return (
     // It is always there, because screen readers announce only what changes in it.
     <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
-      {cut === 'offline' && <p>{`You are offline. ${old}`}</p>}
-      {cut === 'unanswered' && haveFailed && <p>{`The server could not be reached. ${old}`}</p>}
+      {reach === 'offline' && <p>{`You are offline. ${old}`}</p>}
+      {reach === 'unanswered' && haveFailed && <p>{`The server could not be reached. ${old}`}</p>}
       {hasEnded && (
         <p>{`Your session has ended. Connect ${crm.name} to find your settings again.`}</p>
       )}

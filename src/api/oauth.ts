@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/react-query'
 import { endpoints, exchangeRefused, pathOf } from '../../contract/endpoints.ts'
-import type { Provider } from '../parse-config.ts'
+import type { Provider } from '../config.ts'
 import { call } from './client.ts'
 import { loadStatus } from './connections.ts'
 import { ApiError } from './errors.ts'

@@ -1,29 +1,30 @@
 import { useSyncExternalStore } from 'react'
 
-/** Why the page may show old data. The browser can be wrong in both ways, so any answer of the server ends it. */
-export type Cut = 'offline' | 'unanswered' | undefined
+/**
+ * Whether the page reaches the server. Otherwise it may show old data. The browser can be wrong in both ways, so any
+ * answer of the server counts.
+ */
+type Reach = 'answered' | 'unanswered' | 'offline'
 
-const cutNow = (): Cut => (navigator.onLine ? 'unanswered' : 'offline')
-
-let cut: Cut = navigator.onLine ? undefined : 'offline'
+let reach: Reach = navigator.onLine ? 'answered' : 'offline'
 const listeners = new Set<() => void>()
 
-function setCut(next: Cut): void {
-  cut = next
+function setReach(next: Reach): void {
+  reach = next
   for (const listener of listeners) listener()
 }
 
-window.addEventListener('offline', () => setCut('offline'))
+window.addEventListener('offline', () => setReach('offline'))
 // The calls that it causes tell more.
-window.addEventListener('online', () => setCut(undefined))
+window.addEventListener('online', () => setReach('answered'))
 
 /** Tells whether the server has answered a call, in whatever way. */
 export function noticeAnswer(isAnswer: boolean): void {
-  setCut(isAnswer ? undefined : cutNow())
+  setReach(isAnswer ? 'answered' : navigator.onLine ? 'unanswered' : 'offline')
 }
 
-/** Whether the last call got no answer, or the browser has gone offline since. */
-export const useCut = (): Cut => useSyncExternalStore(subscribe, () => cut)
+/** Whether the last call got an answer, or the browser has gone offline since. */
+export const useReach = (): Reach => useSyncExternalStore(subscribe, () => reach)
 
 function subscribe(listener: () => void): () => void {
   listeners.add(listener)

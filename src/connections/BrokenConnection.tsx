@@ -1,6 +1,5 @@
 import { serverTime } from '../api/server-time.ts'
-import { config } from '../config.ts'
-import type { Provider } from '../parse-config.ts'
+import { config, type Provider } from '../config.ts'
 import { clock } from '../ui/clock.ts'
 
 const date = new Intl.DateTimeFormat('en', { dateStyle: 'long' })

@@ -1,6 +1,5 @@
 import { useHealth } from '../api/health.ts'
-import { config } from '../config.ts'
-import type { Provider } from '../parse-config.ts'
+import { config, type Provider } from '../config.ts'
 
 /** Below a connected stand-in: a link to the page where the user sees the service. */
 export function StandInLink({

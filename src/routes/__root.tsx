@@ -3,8 +3,8 @@ import { createRootRouteWithContext, Outlet, useMatches } from '@tanstack/react-
 import { useEffect, useRef } from 'react'
 import { healthQuery } from '../api/health.ts'
 import { watchFocus } from '../api/person.ts'
-import { Header } from '../dashboard/Header.tsx'
-import { HealthGate } from '../dashboard/HealthGate.tsx'
+import { Header } from '../shell/Header.tsx'
+import { HealthGate } from '../shell/HealthGate.tsx'
 import { Footer } from '../ui/Footer.tsx'
 import { focusHeading } from '../ui/focus.ts'
 
