@@ -42,7 +42,7 @@ export const RuleCheckbox = memo(function RuleCheckbox({
         <span className="min-w-0">{`Notify me when ${when}`}</span>
       </label>
       {hasNote && (
-        <div className="-mt-1 ml-7 min-h-13.5 pb-1 text-xs leading-5 text-muted sm:min-h-7.5 sm:text-sm/5 pointer-coarse:min-h-18 sm:pointer-coarse:min-h-12.5">
+        <div className="-mt-1 ml-7 min-h-12 pb-1 text-xs leading-5 text-muted sm:min-h-7 sm:text-sm/5">
           <Boundary>
             <RuleNote id={noteId} rule={id} when={when} />
           </Boundary>

@@ -362,6 +362,12 @@ export const states: readonly State[] = [
     shows: 'The last attempt to connect HubSpot has not succeeded.',
   },
   {
+    name: 'Connected after all',
+    address: '/connect/hubspot',
+    backend: backend({ connected: ['hubspot'] }),
+    shows: 'HubSpot is connected.',
+  },
+  {
     name: 'Contact Support',
     address: '/contact',
     backend: backend(),

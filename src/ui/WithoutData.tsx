@@ -7,7 +7,7 @@ const passToControl = passFocus((own) =>
 )
 
 /** The states of a query without data. The element with `id` says the state. */
-export function Missing({
+export function WithoutData({
   id,
   query,
   pending,
