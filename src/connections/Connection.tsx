@@ -5,7 +5,7 @@ import { keepDraft } from '../api/draft.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
 import type { Provider } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
-import { Boundary } from '../ui/Boundary.tsx'
+import { Below } from '../ui/Below.tsx'
 import { Button } from '../ui/Button.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 import { BrokenConnection, dateInWords, isTime } from './BrokenConnection.tsx'
@@ -82,13 +82,9 @@ export function Connection({
       >
         {saysBusy ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'}
       </Button>
-      {hasActivity && !isConnected && reason && (
-        <div className="below-connection">
-          <Boundary>
-            <UnsentMessages provider={provider.name} />
-          </Boundary>
-        </div>
-      )}
+      <Below>
+        {hasActivity && !isConnected && reason && <UnsentMessages provider={provider.name} />}
+      </Below>
       {isConnected && children}
     </li>
   )

@@ -9,6 +9,7 @@ import { Connection } from '../connections/Connection.tsx'
 import { StandInLink } from '../connections/StandInLink.tsx'
 import { TestMessage } from '../connections/TestMessage.tsx'
 import { RuleSettings } from '../rules/RuleSettings.tsx'
+import { Below } from '../ui/Below.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { Card } from '../ui/Card.tsx'
 import { focusHeading } from '../ui/focus.ts'
@@ -50,35 +51,22 @@ export function Dashboard() {
           <Card heading="Connections">
             <ul className="divide-y divide-line">
               <Connection provider={crm} isNext>
-                <div className="below-connection empty:hidden">
-                  <Boundary>
-                    <StandInLink provider={crm} />
-                  </Boundary>
-                </div>
+                <Below>
+                  <StandInLink provider={crm} />
+                </Below>
                 {/* What a disconnect also does: server/api/status-and-disconnect.ts. */}
-                {hasActivity && (
-                  <p className="below-connection">
-                    Disconnecting also removes the deal names and stages from Activity.
-                  </p>
-                )}
+                <Below>
+                  {hasActivity && (
+                    <p>Disconnecting also removes the deal names and stages from Activity.</p>
+                  )}
+                </Below>
               </Connection>
               <Connection provider={chat} isNext={isCrmConnected}>
-                {/* On a phone, link and button take two lines. */}
-                <div className="below-connection empty:hidden has-[a+button]:below-both">
-                  <Boundary>
-                    <StandInLink provider={chat} channel={chatStatus.data?.channel} />
-                  </Boundary>
-                  <Boundary>
-                    <TestMessage />
-                  </Boundary>
-                </div>
-                {hasActivity && isCrmConnected && (
-                  <div className="below-connection empty:hidden">
-                    <Boundary>
-                      <FailedMessages />
-                    </Boundary>
-                  </div>
-                )}
+                <Below>
+                  <StandInLink provider={chat} channel={chatStatus.data?.channel} />
+                  <TestMessage />
+                </Below>
+                <Below>{hasActivity && isCrmConnected && <FailedMessages />}</Below>
               </Connection>
             </ul>
           </Card>

@@ -4,7 +4,7 @@ import { useRules } from '../api/rules.ts'
 import { serverTime } from '../api/server-time.ts'
 import { useSummary } from '../api/summary.ts'
 import { buttonStyle } from '../ui/button-style.ts'
-import { WithoutData } from '../ui/WithoutData.tsx'
+import { Missing } from '../ui/Missing.tsx'
 import { count, timeAgo, written } from '../ui/words.ts'
 
 /** Below a rule: what it has sent, or what it would have sent. The element with `id` describes the rule. */
@@ -18,7 +18,7 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
   if (!summary.isEnabled) return null
   if (summary.data === undefined) {
     return (
-      <WithoutData
+      <Missing
         id={id}
         query={summary}
         pending="Counting…"
@@ -54,7 +54,7 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
   if (!isEnabled) return null
   if (data === undefined) {
     return (
-      <WithoutData
+      <Missing
         id={id}
         query={preview}
         pending="Looking at the last 7 days…"

@@ -7,7 +7,7 @@ const passToControl = passFocus((own) =>
 )
 
 /** The states of a query without data. The element with `id` says the state. */
-export function WithoutData({
+export function Missing({
   id,
   query,
   pending,
