@@ -90,7 +90,11 @@ test('a tick does not change the sentence, and a save does', async () => {
   await user.click(await box(stage))
   expect(await box(stage)).toHaveAccessibleDescription(/^Would have sent 31/)
   await user.click(screen.getByRole('button', { name: 'Save' }))
-  await waitFor(async () => expect(await box(stage)).toHaveAccessibleDescription(/^Sent 12 times/))
+  await waitFor(() =>
+    expect(screen.getByRole('checkbox', { name: stage })).toHaveAccessibleDescription(
+      /^Sent 12 times/,
+    ),
+  )
 })
 
 test('an example of a message comes on request, and ticks nothing', async () => {
