@@ -80,7 +80,9 @@ function recordRequests(): RecordedRequest[] {
   server.events.on('request:start', async ({ request, requestId }) => {
     traffic.calls += 1
     traffic.unanswered.add(requestId)
-    const { pathname, search } = new URL(request.url)
+    const url = new URL(request.url)
+    url.searchParams.sort()
+    const { pathname, search } = url
     const entry: RecordedRequest = {
       method: request.method,
       target: pathname + search,
