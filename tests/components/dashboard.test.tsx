@@ -2,10 +2,9 @@ import { screen, waitFor, within } from '@testing-library/react'
 import { HttpResponse } from 'msw'
 import { expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
-import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { both, hold, lookAgain, openApp, recordTexts, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
-import { button } from './dashboard.ts'
+import { button, openingCalls } from './dashboard.ts'
 
 // The model (tests/components/model) has the rest: buttons, warnings, calls and the log, in any order.
 
@@ -29,13 +28,12 @@ test('the dashboard requests health, both statuses and the rules at the same tim
   const { calls } = openApp({ connected: both() })
   const answer = hold('all', '*')
   await settle()
-  const all = [...dashboardCalls, '/health'].map((path) => `GET ${path}`)
-  expect(calls().sort()).toEqual(all)
+  expect(calls().sort()).toEqual(openingCalls)
   await pass(8000)
   answer()
   await settle()
   expect(screen.getByRole('button', { name: 'Disconnect HubSpot' })).toBeVisible()
-  expect(calls()).toHaveLength(all.length)
+  expect(calls()).toHaveLength(openingCalls.length)
 })
 
 test('the dashboard has the three sections, the last of them a disabled box', async () => {

@@ -1,4 +1,5 @@
 import { screen } from '@testing-library/react'
+import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { hold, type renderApp, withStatus } from '../render.tsx'
 
 // What the stories find and say on the dashboard.
@@ -6,6 +7,9 @@ import { hold, type renderApp, withStatus } from '../render.tsx'
 export const saved = '✅ Rules saved successfully!'
 export const failed = '❌ Failed to save rules, try again.'
 export const refused = '❌ Please connect both HubSpot and Slack before saving rules.'
+
+/** What `calls()` lists, in order of the alphabet, when the dashboard opens. */
+export const openingCalls = [...dashboardCalls, '/health'].map((path) => `GET ${path}`)
 
 const box = (name: string | RegExp) => screen.findByRole('checkbox', { name })
 export const stageBox = () => box('Notify me when a deal stage changes')
