@@ -82,10 +82,9 @@ function recordRequests(): RecordedRequest[] {
     traffic.unanswered.add(requestId)
     const url = new URL(request.url)
     url.searchParams.sort()
-    const { pathname, search } = url
     const entry: RecordedRequest = {
       method: request.method,
-      target: pathname + search,
+      target: url.pathname + url.search,
       body: '',
       person: request.headers.get(personHeader),
     }

@@ -1,6 +1,6 @@
 import { QueryClientProvider } from '@tanstack/react-query'
 import { renderHook } from '@testing-library/react'
-import { type ReactNode, StrictMode } from 'react'
+import type { ReactNode } from 'react'
 import { makeQueryClient, startBackend } from '../render.tsx'
 
 /**
@@ -15,11 +15,9 @@ export function openHook<Result, Given>(
   const backend = startBackend(initial)
   const queryClient = makeQueryClient()
   const wrapper = ({ children }: { children: ReactNode }) => (
-    <StrictMode>
-      <QueryClientProvider client={queryClient}>{children}</QueryClientProvider>
-    </StrictMode>
+    <QueryClientProvider client={queryClient}>{children}</QueryClientProvider>
   )
   const renderAgain = () =>
-    renderHook(hook, { wrapper, ...(given !== undefined && { initialProps: given }) })
+    renderHook(hook, { wrapper, initialProps: given as Given, reactStrictMode: true })
   return { ...backend, ...renderAgain(), renderAgain }
 }

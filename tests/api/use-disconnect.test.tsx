@@ -40,12 +40,8 @@ test('a disconnect is made once, is pending, and then the service is not connect
 
 test('a disconnect that fails is not repeated; the status is asked, because the answer may be lost', async () => {
   const { calls, mutate, now, state } = await openConnected()
-  server.use(
-    http.delete(path, () => {
-      state.connected.delete('slack')
-      return withStatus(500)()
-    }),
-  )
+  server.use(http.delete(path, withStatus(500)))
+  state.connected.delete('slack')
   mutate()
   await waitFor(() => expect(now().disconnect.error).toMatchObject({ status: 500 }))
   await waitFor(() => expect(now().status.data).toEqual({ connected: false }))

@@ -13,15 +13,6 @@ const useCallback = (response: AuthorizationResponse) => useOAuthCallback(config
 const open = (response: AuthorizationResponse) =>
   openHook(useCallback, { codes: new Set(['abc']) }, response)
 
-/** All that makes other queries load again. */
-async function comeBack(renderAgain: () => unknown) {
-  renderAgain()
-  lookAgain()
-  setOnline(false)
-  setOnline(true)
-  await settle()
-}
-
 test('a callback is pending, and then the service is connected', async () => {
   const { calls, result, state } = open({ code: 'abc', state: 'xyz' })
   expect(result.current.isPending).toBe(true)
@@ -30,22 +21,28 @@ test('a callback is pending, and then the service is connected', async () => {
   expect(calls()).toEqual(['GET /api/hubspot/callback?code=abc&state=xyz'])
 })
 
-test.each(['abc', 'refused'])('the code %s is sent once, whatever happens later', async (code) => {
-  const { calls, result, unmount, renderAgain } = open({ code })
-  await waitFor(() => expect(result.current.isFetched).toBe(true))
-  await comeBack(renderAgain)
-  unmount()
-  await comeBack(renderAgain)
-  expect(calls(`GET /api/hubspot/callback?code=${code}`)).toHaveLength(1)
-  takeLog()
-})
-
-test('a code that the backend refuses is an error, whose message does not contain the code', async () => {
-  const { result } = open({ code: 'refused' })
-  await waitFor(() => expect(result.current.isError).toBe(true))
-  expect(result.current.error?.message).toBe('The server answered with an error (400)')
-  takeLog()
-})
+test.each([
+  ['abc', undefined],
+  // The message does not contain the code.
+  ['refused', 'The server answered with an error (400)'],
+])(
+  'the code %s is sent once, whatever happens later, and the error is %j',
+  async (code, message) => {
+    const { calls, result, unmount, renderAgain } = open({ code })
+    await waitFor(() => expect(result.current.isFetched).toBe(true))
+    expect(result.current.error?.message).toBe(message)
+    for (const leave of [() => {}, unmount]) {
+      leave()
+      renderAgain()
+      lookAgain()
+      setOnline(false)
+      setOnline(true)
+      await settle()
+    }
+    expect(calls(`GET /api/hubspot/callback?code=${code}`)).toHaveLength(1)
+    takeLog()
+  },
+)
 
 test.each([{}, { code: 'abc', error: 'access_denied' }])(
   '%j is an error without a call',

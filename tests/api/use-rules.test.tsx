@@ -1,5 +1,5 @@
 import { waitFor } from '@testing-library/react'
-import { HttpResponse, http } from 'msw'
+import { http } from 'msw'
 import { expect, test } from 'vitest'
 import { useRules } from '../../src/api/rules.ts'
 import { settle } from '../clock.ts'
@@ -14,12 +14,6 @@ test('the rules are pending, and then those that the backend has stored', async 
   const { result } = openHook(useRules, { rules })
   expect(result.current).toMatchObject({ isPending: true, data: undefined })
   await waitFor(() => expect(result.current.data).toEqual({ rules }))
-})
-
-test('an answer without a list counts as no rules', async () => {
-  const { result } = openHook(useRules)
-  server.use(http.get(rulesPath, () => HttpResponse.json({ rules: 'deal-closed' })))
-  await waitFor(() => expect(result.current.data).toEqual({ rules: [] }))
 })
 
 test('rules that fail to load are an error without data', async () => {

@@ -239,45 +239,14 @@ test('every script tells Chromium to compile it as a whole', async () => {
   }
 })
 
-/** What the boot script of a page starts at an address. */
-async function bootAt(pathname: string, html: string) {
+// tests/api/boot.test.tsx runs it, and tests/browsers in the built page.
+test('the boot script is no module, and the page tells it what to call and what to load last', async () => {
+  const script = elementsOf(await readPage()).find(({ name }) => name === 'script')
+  expect(script?.attributes).toMatchObject({
+    'data-calls': '/health',
+    'data-last': `/${named(/client-[\w-]+\.js$/)}`,
+  })
   const text = String(await read(named(/boot-[\w-]+\.js$/)))
-  const { attributes = {} } = elementsOf(html).find(({ name }) => name === 'script') ?? {}
-  const dataset = Object.fromEntries(
-    Object.entries(attributes).map(([name, value]) => [
-      name.replace('data-', '').replace('-c', 'C'),
-      value,
-    ]),
-  )
-  const append = vi.fn()
-  const document = {
-    currentScript: { dataset },
-    createElement: () => ({}),
-    head: { append },
-    querySelector: () => null,
-  }
-  const fetched: string[] = []
-  const fetch = async (address: string, { credentials }: RequestInit) => {
-    fetched.push(`${credentials} ${address}`)
-    return new Response('{}')
-  }
-  const global: Partial<typeof globalThis> = {}
-  const run = new Function('location', 'document', 'fetch', 'globalThis', text)
-  run({ pathname, origin: 'http://page.test' }, document, fetch, global)
-  expect([...(global.startedCalls?.keys() ?? [])].map((href) => `include ${href}`)).toEqual(fetched)
-  expect(append.mock.calls).toEqual([
-    [{ rel: 'modulepreload', crossOrigin: '', href: `/${named(/client-[\w-]+\.js$/)}` }],
-  ])
-  return fetched
-}
-
-test('the boot script starts react-dom and the health check, and only at / other calls', async () => {
-  const page = await readPage()
-  const health = 'include http://page.test/health'
-  const dashboard = await bootAt('/', page)
-  expect(dashboard).toContain(health)
-  expect(dashboard.length).toBeGreaterThan(1)
-  for (const path of ['/contact', '/slack/callback', '/no/such/page']) {
-    expect(await bootAt(path, page)).toEqual([health])
-  }
+  // It cannot be read if it contains an import or an export.
+  expect(() => new Function(text)).not.toThrow()
 })

@@ -3,16 +3,7 @@ import { HttpResponse, http } from 'msw'
 import { describe, expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import {
-  both,
-  endlessBody,
-  hold,
-  lookAgain,
-  openApp,
-  recordTexts,
-  setOnline,
-  withStatus,
-} from '../render.tsx'
+import { both, endlessBody, hold, openApp, recordTexts, withStatus } from '../render.tsx'
 import { takeLog } from '../setup.ts'
 
 test.each(['/', '/hubspot/callback?code=abc', '/contact'])(
@@ -35,13 +26,10 @@ test.each(['/', '/hubspot/callback?code=abc', '/contact'])(
 )
 
 describe('a backend that is not healthy', () => {
-  // tests/contract/answers.test.ts has more such answers.
-  test.each([
-    ['500', withStatus(500)],
-    ['HTML', () => HttpResponse.html('<!doctype html><p>Hi</p>')],
-  ])('is unavailable at once: %s', async (_name, answer) => {
+  // tests/contract/answers.test.ts has more such answers, and tests/api/use-health.test.tsx an error.
+  test('is unavailable at once, also if it answers HTML', async () => {
     const { calls } = openApp()
-    server.use(http.get('*/health', answer))
+    server.use(http.get('*/health', () => HttpResponse.html('<!doctype html><p>Hi</p>')))
     expect(await screen.findByRole('alert')).toHaveTextContent(/^Backend service is unavailable\.$/)
     expect(document.title).toBe('Service Unavailable · Dealbell')
     await settle()
@@ -93,10 +81,6 @@ describe('a backend that is not healthy', () => {
     await pass(5000)
     expect(screen.getByTitle('Contact form')).toBeVisible()
     await pass(60_000)
-    setOnline(false)
-    setOnline(true)
-    lookAgain()
-    await settle()
     expect(calls()).toHaveLength(3)
     takeLog()
   })
