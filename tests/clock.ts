@@ -1,5 +1,6 @@
 import { act } from '@testing-library/react'
 import { onTestFinished, vi } from 'vitest'
+import { traffic } from './msw/server.ts'
 
 /** Stops the clock until the test ends. From here on use `pass` and `settle`: findBy and waitFor would hang. */
 export function stopClock(): void {
@@ -17,9 +18,18 @@ export async function pass(ms: number): Promise<void> {
   await settle()
 }
 
-/** Lets answers arrive and render. No timer runs on a stopped clock. */
+// That of the real clock, also when the test has stopped it.
+const { setTimeout } = globalThis
+
+/**
+ * Waits until the backend has answered all calls that no test holds, and the page has shown the answers and makes no
+ * other call. No timer runs on a stopped clock.
+ */
 export async function settle(): Promise<void> {
-  await act(async () => {
-    for (let turn = 0; turn < 30; turn++) await new Promise((resolve) => setImmediate(resolve))
-  })
+  // An answer is read and shown in several turns. Each call begins the count again.
+  for (let quietTurns = 0; quietTurns < 5; quietTurns++) {
+    const { calls } = traffic
+    await act(() => new Promise<void>((resolve) => setTimeout(resolve)))
+    if (traffic.unanswered.size > 0 || traffic.calls > calls) quietTurns = -1
+  }
 }

@@ -14,7 +14,7 @@ import { personHeader } from '../contract/endpoints.ts'
 import { createQueryClient } from '../src/api/query-client.ts'
 import { createAppRouter } from '../src/router.tsx'
 import { createBackend, type RecordedRequest } from './msw/handlers.ts'
-import { server } from './msw/server.ts'
+import { server, traffic } from './msw/server.ts'
 
 // The app loads the script of a screen later. The first import may take longer than a test waits.
 const { routesById, loadRouteChunk } = createAppRouter(createQueryClient())
@@ -55,8 +55,11 @@ export function hold(
   options: { once?: true } = {},
 ) {
   const held = Promise.withResolvers<number | undefined>()
-  const resolver = async () => {
+  const resolver = async ({ requestId }: { requestId: string }) => {
+    // Nobody waits for it until then.
+    traffic.unanswered.delete(requestId)
     const status = await held.promise
+    traffic.unanswered.add(requestId)
     return status === undefined ? answer() : withStatus(status)()
   }
   server.use(http[method](path, resolver, options))
@@ -66,11 +69,18 @@ export function hold(
 function recordRequests(): RecordedRequest[] {
   const requests: RecordedRequest[] = []
   server.events.removeAllListeners()
-  server.events.on('request:start', async ({ request }) => {
-    const { pathname, search } = new URL(request.url)
+  traffic.unanswered.clear()
+  const end = ({ requestId }: { requestId: string }) => traffic.unanswered.delete(requestId)
+  server.events.on('request:end', end)
+  server.events.on('unhandledException', end)
+  server.events.on('request:start', async ({ request, requestId }) => {
+    traffic.calls += 1
+    traffic.unanswered.add(requestId)
+    const url = new URL(request.url)
+    url.searchParams.sort()
     const entry: RecordedRequest = {
       method: request.method,
-      target: pathname + search,
+      target: url.pathname + url.search,
       body: '',
       person: request.headers.get(personHeader),
     }
@@ -114,7 +124,7 @@ export function openInBrowser(address?: string) {
   return renderAppWith(history)
 }
 
-function makeQueryClient(): QueryClient {
+export function makeQueryClient(): QueryClient {
   const queryClient = createQueryClient({ retryDelayMs: 0 })
   // A call that still hangs at the end of its test must not log its timeout during another test.
   onTestFinished(() => {

@@ -3,7 +3,7 @@ import { cleanup, configure } from '@testing-library/react'
 import { afterAll, afterEach, beforeAll, beforeEach, vi } from 'vitest'
 import { server } from './msw/server.ts'
 
-configure({ asyncUtilTimeout: 3000 })
+configure({ asyncUtilTimeout: 10_000 })
 
 // happy-dom has no confirm. A test that expects the question mocks the answer.
 window.confirm = (question) => {
@@ -28,21 +28,40 @@ beforeEach(() => {
   vi.spyOn(console, 'error').mockImplementation((...parts) => {
     logged.push(parts.map(String).join(' '))
   })
-  vi.spyOn(document, 'createTextNode')
 })
 
-// A browser's translator replaces text nodes. React then changes or removes its own in vain, or fails. If a text is
-// the only child of its element, React changes the element and owns no text node.
+// A browser's translator replaces each text node. Here, a copy takes its place. React then changes its own in vain, or
+// fails to remove it. If a text is the only child of its element, React changes the element and owns no text node.
+const copies = new WeakSet<Node>()
+const shownInVain = new Set<string | null>()
+const originals = new MutationObserver((records) => {
+  for (const { target } of records) shownInVain.add(target.textContent)
+})
+const translator = new MutationObserver((records) => {
+  for (const added of records.flatMap(({ addedNodes }) => Array.from(addedNodes))) {
+    for (const text of textsOf(added)) {
+      const copy = text.cloneNode()
+      copies.add(copy)
+      text.replaceWith(copy)
+      originals.observe(text, { characterData: true })
+    }
+  }
+})
+translator.observe(document.body, { childList: true, subtree: true })
+
+/** The texts that stand in the page and are not copies. */
+function textsOf(node: Node): Text[] {
+  if (!(node instanceof Text)) return Array.from(node.childNodes, textsOf).flat()
+  return node.isConnected && !copies.has(node) ? [node] : []
+}
+
 export function expectNoOwnTexts(): void {
-  const isReacts = (node: Text) => Object.keys(node).some((key) => key.startsWith('__reactFiber'))
-  const { results } = vi.mocked(document.createTextNode).mock
-  const own = results.flatMap(({ type, value }) =>
-    type === 'return' && isReacts(value) ? value.data : [],
-  )
-  vi.mocked(document.createTextNode).mockClear()
-  if (own.length === 0) return
+  originals.disconnect()
+  const texts = [...shownInVain]
+  shownInVain.clear()
+  if (texts.length === 0) return
   throw new Error(
-    `Each of these texts needs an element of its own: ${JSON.stringify([...new Set(own)])}`,
+    `In a translated page, these texts never appear: ${JSON.stringify(texts)}. Each needs an element of its own.`,
   )
 }
 

@@ -7,12 +7,9 @@ import { join, resolve } from 'node:path'
 import { setImmediate } from 'node:timers/promises'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import { Hono } from 'hono'
-import type { HtmlTagDescriptor, Plugin, Rolldown } from 'vite'
+import type { Plugin, Rolldown } from 'vite'
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest'
-import { boot } from '../../build/boot.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
-import { parseConfig } from '../../src/parse-config.ts'
-import { dashboardCalls } from '../e2e/dashboard-calls.ts'
 import { buildPage } from './build-page.ts'
 import { copyProject } from './copy-project.ts'
 
@@ -234,64 +231,14 @@ test('every script tells Chromium to compile it as a whole', async () => {
   }
 })
 
-/** What the boot script of a page starts at an address. */
-async function bootAt(pathname: string, html: string) {
-  const text = String(await read(named(/boot-[\w-]+\.js$/)))
-  const { attributes = {} } = elementsOf(html).find(({ name }) => name === 'script') ?? {}
-  const dataset = Object.fromEntries(
-    Object.entries(attributes).map(([name, value]) => [
-      name.replace('data-', '').replace('-c', 'C'),
-      value,
-    ]),
-  )
-  const append = vi.fn()
-  const document = {
-    currentScript: { dataset },
-    createElement: () => ({}),
-    head: { append },
-    querySelector: () => null,
-  }
-  const fetched: string[] = []
-  const fetch = async (address: string, { credentials }: RequestInit) => {
-    fetched.push(`${credentials} ${address}`)
-    return new Response('{}')
-  }
-  const global: Partial<typeof globalThis> = {}
-  const run = new Function('location', 'document', 'fetch', 'globalThis', text)
-  run({ pathname, origin: 'http://page.test' }, document, fetch, global)
-  expect([...(global.startedCalls?.keys() ?? [])].map((href) => `include ${href}`)).toEqual(fetched)
-  expect(append.mock.calls).toEqual([
-    [{ rel: 'modulepreload', crossOrigin: '', href: `/${named(/client-[\w-]+\.js$/)}` }],
-  ])
-  return fetched
-}
-
-test('the boot script starts react-dom and the health check, and at / the calls of the dashboard', async () => {
-  const page = await readPage()
-  const calls = dashboardCalls.map((path) => `include http://page.test${path}`)
-  const health = 'include http://page.test/health'
-  expect((await bootAt('/', page)).toSorted()).toEqual([...calls, health].toSorted())
-  for (const path of ['/contact', '/slack/callback', '/no/such/page']) {
-    expect(await bootAt(path, page)).toEqual([health])
-  }
-})
-
-test('the page of other settings starts the calls of their backend and providers', async () => {
-  const { transformIndexHtml } = boot(
-    parseConfig({
-      VITE_API_URL: 'https://api.example.com/v1/',
-      VITE_CRM_NAME: 'Pipedrive',
-      VITE_CHAT_NAME: 'Teams',
-    }),
-  )
-  const [{ attrs } = {}] = hookOf(transformIndexHtml)('', { bundle }) as HtmlTagDescriptor[]
-  expect(attrs).toMatchObject({
-    'data-calls': 'https://api.example.com/v1/health',
-    'data-dashboard-calls':
-      'https://api.example.com/v1/api/pipedrive/status https://api.example.com/v1/api/teams/status https://api.example.com/v1/api/notifications/rules',
+// tests/api/boot.test.tsx runs it, and tests/browsers in the built page.
+test('the boot script is no module, and the page tells it what to call and what to load last', async () => {
+  const script = elementsOf(await readPage()).find(({ name }) => name === 'script')
+  expect(script?.attributes).toMatchObject({
+    'data-calls': '/health',
+    'data-last': `/${named(/client-[\w-]+\.js$/)}`,
   })
+  const text = String(await read(named(/boot-[\w-]+\.js$/)))
+  // It cannot be read if it contains an import or an export.
+  expect(() => new Function(text)).not.toThrow()
 })
-
-/** A plugin has a hook, or an object with it. */
-const hookOf = (hook: unknown) =>
-  (typeof hook === 'function' ? hook : Object(hook).handler) as (...given: unknown[]) => unknown

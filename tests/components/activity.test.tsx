@@ -187,7 +187,7 @@ describe('with the search', () => {
     const { user, history, listCalls } = open(some(), address, withSearch)
     await row('Deal 3')
     expect(listCalls()).toEqual([
-      '?limit=25&rule=deal-stage-changed&q=deal&day=2026-11-19&counts=true&zone=UTC',
+      '?counts=true&day=2026-11-19&limit=25&q=deal&rule=deal-stage-changed&zone=UTC',
     ])
     await user.click(screen.getByRole('link', { name: 'Show all days, not only Nov 19' }))
     await user.type(screen.getByRole('searchbox'), ' x')
@@ -228,7 +228,7 @@ describe('with the search', () => {
     expect(screen.getByText('There are no older messages.')).toBeVisible()
     // The counts are those of the first page.
     expect(listCalls().filter((call) => call.includes('before='))).toEqual(
-      [5, 3].map((next) => `?limit=25&before=${next}&q=deal`),
+      [5, 3].map((next) => `?before=${next}&limit=25&q=deal`),
     )
   })
 
@@ -267,7 +267,7 @@ test('Load older says that it failed, adds one page below for a double click, ke
   const end = await screen.findByText('There are no older messages.')
   expect(names()).toHaveLength(52)
   expect(end.parentElement).toHaveFocus()
-  const pages = ['28', '28', '3'].map((before) => `?limit=25&before=${before}`)
+  const pages = ['28', '28', '3'].map((before) => `?before=${before}&limit=25`)
   expect(listCalls().filter((call) => call.includes('before='))).toEqual(pages)
 })
 

@@ -80,7 +80,7 @@ test.each(ways)(
     expect(screen.getByText('Unsaved changes')).toBeVisible()
     becomeBob(state)
     learn(state)
-    await waitFor(expectBob)
+    await expectBob()
     // A save is Bob's now.
     await tickAndSave(user)
     expect(await screen.findByText(saved)).toBeVisible()
@@ -104,7 +104,7 @@ test.each([['ann'], [null]])(
     becomeBob(state)
     const texts = recordTexts()
     await hearFromOtherTab(person === null ? null : 'bob')
-    await waitFor(expectBob)
+    await expectBob()
     release()
     await settle()
     await expectBob()
@@ -139,7 +139,7 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
     await user.click(await box(stage))
     becomeBob(state)
     release()
-    await waitFor(expectBob)
+    await expectBob()
     expect(await button('Disconnect Slack')).toBeVisible()
   })
 

@@ -88,25 +88,6 @@ test('each query key and mutation key is written once', () => {
   expect(new Set(keys).size).toBe(keys.length)
 })
 
-test('each query has a key with all that its answer depends on, and says what failed', () => {
-  const code = sources('src/api').map(read).join('\n')
-  // At the top of a file, a query can depend only on its parameters.
-  const options =
-    /^(?:export )?const \w+Query =(?: \(([\s\S]*?)\) =>)?\s+(callOptions|queryOptions|infiniteQueryOptions)\(\{\s+queryKey: (.*),/gm
-  const queries = [...code.matchAll(options)].map(([, parameters = '', maker, key = '']) => ({
-    maker,
-    key,
-    missing: (parameters.replaceAll(/: \w+/g, '').match(/\w+/g) ?? []).filter(
-      (name) => !new RegExp(`\\b${name}\\b`).test(key),
-    ),
-  }))
-  expect(queries).toHaveLength(code.match(/^ +queryKey: /gm)?.length ?? 0)
-  expect(queries.filter(({ missing }) => missing.length > 0)).toEqual([])
-  // The draft makes no call.
-  const plain = queries.filter(({ maker }) => maker === 'queryOptions')
-  expect(plain).toEqual([expect.objectContaining({ key: 'draftKey' })])
-})
-
 test('the server has no file of more than 300 lines, and few files outside its folders', () => {
   const server = sources('server')
   for (const path of server) {

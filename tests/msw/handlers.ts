@@ -27,7 +27,7 @@ export interface BackendState {
 
 export interface RecordedRequest {
   method: string
-  /** Path and query, as sent. */
+  /** Path and query. The parameters are in order of the alphabet. */
   target: string
   body: string
   /** The person whom the page shows, if the call says so. */
