@@ -87,10 +87,11 @@ test.each([
 test('a tick does not change the sentence, and a save does', async () => {
   const { user } = open({ activity: { summary: sent([12, 3]) } })
   await screen.findByText(/^Would have sent 31/)
-  await user.click(await box(stage))
-  expect(await box(stage)).toHaveAccessibleDescription(/^Would have sent 31/)
+  const ticked = await box(stage)
+  await user.click(ticked)
+  expect(ticked).toHaveAccessibleDescription(/^Would have sent 31/)
   await user.click(screen.getByRole('button', { name: 'Save' }))
-  await waitFor(async () => expect(await box(stage)).toHaveAccessibleDescription(/^Sent 12 times/))
+  await waitFor(() => expect(ticked).toHaveAccessibleDescription(/^Sent 12 times/))
 })
 
 test('an example of a message comes on request, and ticks nothing', async () => {
@@ -112,21 +113,38 @@ test('an example of a message comes on request, and ticks nothing', async () => 
   expect(screen.queryByText(sample)).not.toBeInTheDocument()
 })
 
-test('the calls of the features start when those of section 7 have ended, also after a failure', async () => {
-  const { calls } = open({ connected: new Set(['hubspot']) })
-  const answers = [
-    hold('get', '*/api/slack/status', brokenSlack),
-    hold('get', '*/api/hubspot/status'),
-    hold('get', '*/api/notifications/rules', withStatus(403)),
-  ]
-  for (const answer of answers) {
-    await settle()
-    expect([...summaries(calls), ...previews(calls)]).toEqual([])
-    answer()
-  }
-  await screen.findByText(/^Would have sent 31/)
+test('the calls of the features start after those of section 7, and wait neither for the rules nor for a success', async () => {
+  const { calls } = open()
+  server.use(http.get('*/api/slack/status', brokenSlack))
+  const answer = hold('get', '*/api/notifications/rules', withStatus(403))
   await screen.findByText('No message is waiting.')
+  const first = calls().findIndex((call) => call.includes('summary'))
+  expect(calls().slice(0, first).toSorted()).toEqual([
+    'GET /api/hubspot/status',
+    'GET /api/notifications/rules',
+    'GET /api/slack/status',
+    'GET /health',
+  ])
+  answer()
+  await screen.findByText(/^Would have sent 31/)
   takeLog()
+})
+
+test('a preview that the backend refuses says so in its own sentence', async () => {
+  const { handlers, user } = open()
+  const sentence = 'HubSpot limits our calls. Wait a minute'
+  const error = { code: 'limited', message: sentence }
+  server.use(http.get('*/preview', () => HttpResponse.json({ error }, { status: 429 })))
+  const words = `The preview of this rule could not be loaded. ${sentence}.`
+  expect(await screen.findAllByText(words)).toHaveLength(availableRuleIds.size)
+  takeLog()
+  server.resetHandlers(...handlers)
+  const answer = hold('get', '*/preview')
+  await user.click(screen.getByRole('button', { name: 'Try again: a deal stage changes' }))
+  // A new attempt does not take the words away.
+  expect(screen.getAllByText(words)).toHaveLength(availableRuleIds.size)
+  answer()
+  await screen.findByText(/^Would have sent 31/)
 })
 
 test('the preview comes only while HubSpot is connected, and is forgotten with it', async () => {
