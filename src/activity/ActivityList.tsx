@@ -1,11 +1,13 @@
 import { useId, useRef } from 'react'
+import type { ActivityItem } from '../../contract/features/activity.ts'
 import { pageSize, useActivity } from '../api/activity.ts'
-import { useCanRetryAll } from '../api/retry.ts'
+import { serverTime } from '../api/server-time.ts'
 import { Button } from '../ui/Button.tsx'
+import { dayName } from '../ui/dates.ts'
 import { focusInPlace } from '../ui/focus.ts'
 import { count } from '../ui/words.ts'
-import { ActivityDays } from './ActivityDays.tsx'
 import { ActivityFailure } from './ActivityFailure.tsx'
+import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
 import { NoMessages } from './NoMessages.tsx'
@@ -17,7 +19,6 @@ export function ActivityList() {
   const headingId = useId()
   const heading = useRef<HTMLHeadingElement>(null)
   const filter = useFilter()
-  const canRetryAll = useCanRetryAll()
   const { pages, refreshes, items, firstPage, newCount, showNewest } = useActivity(filter)
   const { isPlaceholderData } = pages
   const isLoading = pages.data === undefined && !pages.isFetched
@@ -55,8 +56,7 @@ export function ActivityList() {
         >
           {isLoading ? 'Loading messages…' : !isQuiet && announced}
         </p>
-        {canRetryAll &&
-          filter.state === 'failed' &&
+        {filter.state === 'failed' &&
           loaded &&
           (filter.q || filter.rule || filter.day ? (
             // The former list counts what another filter finds. Nor may the result of one filter stay for another.
@@ -88,7 +88,7 @@ export function ActivityList() {
           className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
         >
           {items.length === 0 && loaded?.next === null && <NoMessages filter={filter} />}
-          <ActivityDays items={items} />
+          <Days items={items} />
           {loaded && <OlderMessages pages={pages} loaded={loaded} isEmpty={items.length === 0} />}
         </div>
       </div>
@@ -99,3 +99,23 @@ export function ActivityList() {
 /** The backend answers one page of new messages. */
 const inWords = (newCount: number) =>
   newCount < pageSize ? count(newCount, 'new message') : `${pageSize} or more new messages`
+
+/** Messages, with a card for each day. */
+function Days({ items }: { items: readonly ActivityItem[] }) {
+  const today = serverTime()
+  const days = new Map<string, ActivityItem[]>()
+  for (const item of items) {
+    const day = dayName(item.at, today)
+    days.set(day, [...(days.get(day) ?? []), item])
+  }
+  return [...days].map(([day, ofDay]) => (
+    <section key={day} aria-label={day} className="card gap-0 px-4 pt-3 pb-1 sm:px-6">
+      <h3 className="text-sm font-semibold text-muted">{day}</h3>
+      <ol className="divide-y divide-line">
+        {ofDay.map((item) => (
+          <ActivityRow key={item.id} item={item} />
+        ))}
+      </ol>
+    </section>
+  ))
+}

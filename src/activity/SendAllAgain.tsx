@@ -1,7 +1,8 @@
 import type { Activity } from '../../contract/features/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
-import { type RetriedMessages, useCanRetryAll, useRetryAll } from '../api/retry.ts'
+import { useHasFeature } from '../api/health.ts'
+import { type RetriedMessages, useRetryAll } from '../api/retry.ts'
 import { useConnectFirst, useHasWaited, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
@@ -69,7 +70,7 @@ function SendAgain({
   const retry = useRetryAll()
   const connectFirst = useConnectFirst()
   const isOver = useHasWaited((retry.data?.queued ?? 0) > 0)
-  if (!useCanRetryAll() || (!isNeeded && retry.isIdle)) return null
+  if (!useHasFeature('retry-all') || (!isNeeded && retry.isIdle)) return null
   // Before the summary is there, it is not known which messages the button would send.
   const isKnown = connectFirst !== undefined
   return (

@@ -3,14 +3,11 @@ import { type ActivityItem, retryCall, retryPath } from '../../contract/features
 import { retryAllAnswer, retryAllCall } from '../../contract/features/retry-all.ts'
 import { type ActivityFilter, type Refresh, refreshKey } from './activity.ts'
 import { call, getJson } from './client.ts'
-import { useHasFeature } from './health.ts'
 import { activityKey } from './keys.ts'
 import { queryString } from './query-string.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
-const { feature, method, path } = retryAllCall
-
-export const useCanRetryAll = () => useHasFeature(feature)
+const { method, path } = retryAllCall
 
 /** The failed messages to send: those of a broken connection, or those of a filter. */
 export type RetriedMessages = { because: 'broken' } | Pick<ActivityFilter, 'q' | 'rule' | 'day'>

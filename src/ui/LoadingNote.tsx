@@ -1,6 +1,6 @@
 import { Button } from './Button.tsx'
 import { passFocus } from './focus.ts'
-import { useRefusal } from './use-refusal.ts'
+import { type Refusal, useRefusal } from './use-refusal.ts'
 
 // When a new try succeeds, the checkbox of the rule or the button of the service gets the focus.
 const passToControl = passFocus((own) =>
@@ -16,12 +16,7 @@ export function LoadingNote({
   subject,
 }: {
   id: string
-  query: {
-    isFetched: boolean
-    isFetching: boolean
-    error: Parameters<typeof useRefusal>[0]
-    refetch: () => unknown
-  }
+  query: { isFetched: boolean; isFetching: boolean; error: Refusal; refetch: () => unknown }
   pending: string
   failed: string
   /** Tells the buttons of several such parts apart. */
