@@ -1,10 +1,12 @@
 import { useId, useRef } from 'react'
 import { useKnownStatus } from '../api/connections.ts'
+import type { ApiError } from '../api/errors.ts'
 import { usePerson } from '../api/person.ts'
 import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { passFocus } from '../ui/focus.ts'
+import { ended } from '../ui/words.ts'
 
 const passToLine = passFocus(() => document.querySelector<HTMLElement>('header [role=status]'))
 
@@ -22,7 +24,7 @@ export function AccountMenu() {
   const menu = useRef<HTMLDivElement>(null)
   // The answer may be lost, and then the next one names nobody.
   const isSignedOut = own.isSuccess || (own.isError && person === 'nobody')
-  const hasFailed = (own.isError && !isSignedOut) || others.isError
+  const failure = others.error ?? (isSignedOut ? null : own.error)
   // It covers the line. The focus goes back to its button.
   const close = () => menu.current?.hidePopover()
 
@@ -89,8 +91,14 @@ export function AccountMenu() {
             ? `Signed out. Connect ${config.crm.name} to find your settings again.`
             : others.isSuccess
               ? 'Signed out of all other browsers.'
-              : hasFailed && '❌ Failed to sign out, try again.'}
+              : failure && failureOf(failure)}
       </p>
     </>
   )
 }
+
+/** The sentence of a backend that refuses says what to do. */
+const failureOf = ({ code, message }: ApiError): string =>
+  code === undefined
+    ? '❌ Failed to sign out, try again.'
+    : `❌ Failed to sign out. ${ended(message)}`

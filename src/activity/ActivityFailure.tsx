@@ -2,6 +2,7 @@ import type { UseQueryResult } from '@tanstack/react-query'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
 import { WarningSign } from '../ui/icons.tsx'
+import { useRefusal } from '../ui/use-refusal.ts'
 
 /** Says that a load failed, and offers to try again. What is on the page stays there. */
 export function ActivityFailure({
@@ -15,6 +16,7 @@ export function ActivityFailure({
   room?: string
   query: Pick<UseQueryResult, 'data' | 'error' | 'isFetched' | 'isFetching' | 'refetch'>
 }) {
+  const refusal = useRefusal(error)
   const isMissing = data === undefined
   // Without data, Query forgets the error while it tries again.
   if (isMissing ? !isFetched : error === null) return null
@@ -27,9 +29,10 @@ export function ActivityFailure({
       <span className="max-sm:hidden">
         <WarningSign />
       </span>
-      <p role="alert" className="min-w-0 flex-1 basis-40 font-semibold">
-        {title}
-      </p>
+      <div role="alert" className="min-w-0 flex-1 basis-40 wrap-anywhere">
+        <p className="font-semibold">{title}</p>
+        {refusal && <p>{refusal}</p>}
+      </div>
       <Button
         ref={passToBox}
         busy={isFetching}

@@ -1,46 +1,32 @@
-import { type ReactNode, useId, useRef } from 'react'
+import { useId, useRef } from 'react'
 import type { ActivityItem } from '../../contract/features/activity.ts'
 import { pageSize, useActivity } from '../api/activity.ts'
-import { useCanRetryAll } from '../api/retry-all.ts'
 import { serverTime } from '../api/server-time.ts'
-import { useConnectFirst, useSummary } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
-import { passToBox } from '../ui/focus.ts'
-import { count, dayName } from '../ui/words.ts'
+import { dayName } from '../ui/dates.ts'
+import { focusInPlace } from '../ui/focus.ts'
+import { count } from '../ui/words.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter } from './ActivityTools.tsx'
 import { useFilter } from './activity-filter.ts'
 import { NoMessages } from './NoMessages.tsx'
+import { OlderMessages } from './OlderMessages.tsx'
 import { SendAllAgain, SendFoundAgain } from './SendAllAgain.tsx'
 
 /** The messages that the address asks for, the newest first. */
 export function ActivityList() {
   const headingId = useId()
-  const filter = useFilter()
-  const { pages, now, items: listed, about, added, showNewest } = useActivity(filter)
-  const { isFetchingNextPage, isFetchNextPageError, isPlaceholderData } = pages
-  const connectFirst = useConnectFirst()
   const heading = useRef<HTMLHeadingElement>(null)
-  // The summary decides whether 'Send all again' stands above the list, and what the buttons of failed messages do. If
-  // it came later, it would move the list, and change a button that the user is about to click.
-  const isCounted = useSummary().isFetched
-  const hasRow = useCanRetryAll() && filter.state === 'failed'
-  const hasFailed = listed.some((item) => item.state === 'failed')
-  const isLoading =
-    (pages.data === undefined && !pages.isFetched) || ((hasRow || hasFailed) && !isCounted)
-  const data = isLoading ? undefined : pages.data
-  const items = data ? listed : []
-  const last = data?.pages.at(-1)
-  const today = serverTime()
-  const next = last?.next ?? null
-  const searched = last?.searchedTo == null ? null : dayName(last.searchedTo, today)
-  const news = added === 0 ? '' : `${newCount(added)} above`
+  const filter = useFilter()
+  const { pages, refreshes, items, firstPage, newCount, showNewest } = useActivity(filter)
+  const { isPlaceholderData } = pages
+  const isLoading = pages.data === undefined && !pages.isFetched
+  const loaded = pages.data?.pages.at(-1)
+  const news = newCount === 0 ? '' : `${inWords(newCount)} above`
   // A change of the text is announced.
-  const isQuiet = isFetchingNextPage || isFetchNextPageError || isPlaceholderData
-  const announced = isQuiet
-    ? ''
-    : news || (last && `${count(last.items.length, 'message')} loaded.`)
+  const isQuiet = pages.isFetchingNextPage || pages.isFetchNextPageError || isPlaceholderData
+  const announced = news || (loaded && `${count(loaded.items.length, 'message')} loaded.`)
 
   return (
     <section aria-labelledby={headingId} className="flex flex-col gap-4">
@@ -56,10 +42,10 @@ export function ActivityList() {
           </h2>
           {filter.counts && <SearchAndRule filter={filter} />}
         </div>
-        <StateFilter filter={filter} counts={data && about?.counts} />
+        <StateFilter filter={filter} counts={firstPage?.counts} />
       </div>
       <div tabIndex={-1} className="relative flex flex-col gap-4 outline-none">
-        <ActivityFailure what="The messages" query={pages.data ? now : pages} />
+        <ActivityFailure what="The messages" query={pages.data ? refreshes : pages} />
         <p
           role="status"
           className={
@@ -68,27 +54,27 @@ export function ActivityList() {
               : 'absolute top-0 left-0 [clip-path:inset(50%)]'
           }
         >
-          {isLoading ? 'Loading messages…' : announced}
+          {isLoading ? 'Loading messages…' : !isQuiet && announced}
         </p>
-        {hasRow &&
-          !isLoading &&
+        {filter.state === 'failed' &&
+          loaded &&
           (filter.q || filter.rule || filter.day ? (
             // The former list counts what another filter finds. Nor may the result of one filter stay for another.
             <SendFoundAgain
               key={JSON.stringify(filter)}
               filter={filter}
-              found={isPlaceholderData ? undefined : about?.retryable}
+              found={isPlaceholderData ? undefined : firstPage?.retryable}
             />
           ) : (
-            <SendAllAgain hasFailed={hasFailed} />
+            <SendAllAgain hasFailed={items.some((item) => item.state === 'failed')} />
           ))}
-        {data && news && (
+        {news && (
           <div className="sticky top-3 z-10 -mb-4 flex h-0 justify-center">
             <Button
               kind="primary"
               onClick={() => {
                 void showNewest()
-                heading.current?.focus({ preventScroll: true })
+                focusInPlace(heading.current)
                 heading.current?.scrollIntoView()
               }}
             >
@@ -101,73 +87,35 @@ export function ActivityList() {
           aria-busy={isPlaceholderData}
           className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
         >
-          {data !== undefined && items.length === 0 && next === null && (
-            <NoMessages filter={filter} />
-          )}
-          {byDay(items, today).map(([day, some]) => (
-            <Day key={day} name={day}>
-              {some.map((item) => (
-                <ActivityRow key={item.id} item={item} connectFirst={connectFirst} />
-              ))}
-            </Day>
-          ))}
-          {(items.length > 0 || next !== null) && (
-            // It takes the focus when the button disappears.
-            <div tabIndex={-1} className="flex flex-wrap items-center gap-3 text-sm outline-none">
-              {next === null ? (
-                <p className="text-muted">There are no older messages.</p>
-              ) : (
-                <Button
-                  ref={passToBox}
-                  busy={isFetchingNextPage || isPlaceholderData}
-                  onClick={() => void pages.fetchNextPage({ cancelRefetch: false })}
-                >
-                  {isFetchingNextPage
-                    ? 'Loading…'
-                    : searched === null
-                      ? 'Load older'
-                      : 'Search older'}
-                </Button>
-              )}
-              {searched !== null && (
-                <p className="text-muted">
-                  {`${items.length === 0 ? 'No message found yet. ' : ''}Searched back to ${searched}.`}
-                </p>
-              )}
-              <p role="status">
-                {isFetchNextPageError &&
-                  `❌ Failed to load older messages. ${pages.error?.message}.`}
-              </p>
-            </div>
-          )}
+          {items.length === 0 && loaded?.next === null && <NoMessages filter={filter} />}
+          <Days items={items} />
+          {loaded && <OlderMessages pages={pages} loaded={loaded} isEmpty={items.length === 0} />}
         </div>
       </div>
     </section>
   )
 }
 
-function Day({ name, children }: { name: string; children: ReactNode }) {
-  const headingId = useId()
-  return (
-    <section aria-labelledby={headingId} className="card gap-0 px-4 pt-3 pb-1 sm:px-6">
-      <h3 id={headingId} className="text-sm font-semibold text-muted">
-        {name}
-      </h3>
-      <ol className="divide-y divide-line">{children}</ol>
-    </section>
-  )
-}
+/** The backend answers one page of new messages. */
+const inWords = (newCount: number) =>
+  newCount < pageSize ? count(newCount, 'new message') : `${pageSize} or more new messages`
 
-/** The backend answers one page of them. */
-const newCount = (added: number) =>
-  added < pageSize ? count(added, 'new message') : `${pageSize} or more new messages`
-
-/** The items of each day. */
-function byDay(items: readonly ActivityItem[], today: number) {
+/** Messages, with a card for each day. */
+function Days({ items }: { items: readonly ActivityItem[] }) {
+  const today = serverTime()
   const days = new Map<string, ActivityItem[]>()
   for (const item of items) {
     const day = dayName(item.at, today)
     days.set(day, [...(days.get(day) ?? []), item])
   }
-  return [...days]
+  return [...days].map(([day, ofDay]) => (
+    <section key={day} aria-label={day} className="card gap-0 px-4 pt-3 pb-1 sm:px-6">
+      <h3 className="text-sm font-semibold text-muted">{day}</h3>
+      <ol className="divide-y divide-line">
+        {ofDay.map((item) => (
+          <ActivityRow key={item.id} item={item} />
+        ))}
+      </ol>
+    </section>
+  ))
 }

@@ -1,23 +1,17 @@
 import { memo, type ReactNode, useState } from 'react'
 import type { ActivityItem, ActivityState } from '../../contract/features/activity.ts'
-import { useRetry } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
-import type { Provider } from '../parse-config.ts'
+import { useRetry } from '../api/retry.ts'
+import { useConnectFirst } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
+import { clockTime } from '../ui/dates.ts'
 import { passToBox } from '../ui/focus.ts'
 import { Clock, Dash, GreenCheck, RedCross } from '../ui/icons.tsx'
-import { clockTime } from '../ui/words.ts'
-import { ended, nameOf, ruleInWords, sentenceOf } from './activity-words.ts'
+import { ended } from '../ui/words.ts'
+import { nameOf, ruleInWords, sentenceOf } from './activity-words.ts'
 
 /** One message: what it is about, and what became of it. Memoized, so a refresh renders what changed. */
-export const ActivityRow = memo(function ActivityRow({
-  item,
-  connectFirst,
-}: {
-  item: ActivityItem
-  /** The provider without which no message can be sent. */
-  connectFirst: Provider | undefined
-}) {
+export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityItem }) {
   const { at, state, rule, deal, from, to, channel, tries } = item
   const name = nameOf(item)
   // From then on, a screen reader announces what becomes of the message.
@@ -34,16 +28,12 @@ export const ActivityRow = memo(function ActivityRow({
 
   return (
     // It takes the focus when the button 'Send again' disappears.
-    <li
-      tabIndex={-1}
-      className="flex gap-2 py-2 text-sm sm:gap-3 lg:items-center lg:pointer-fine:py-1"
-    >
+    <li tabIndex={-1} className="flex gap-2 py-2 text-sm sm:gap-3">
       <span className="grid size-7 shrink-0 place-items-center rounded-full border border-line bg-canvas">
         {signs[state]}
       </span>
-      {/* Two lines, and one on a wide screen. */}
-      <div className="flex min-w-0 flex-1 flex-wrap items-baseline gap-x-3 gap-y-0.5 lg:items-center wrap-anywhere">
-        <p className="min-w-0 flex-1 lg:flex-none lg:basis-[45%]">
+      <div className="grid min-w-0 flex-1 grid-cols-[1fr_auto] gap-x-3 gap-y-0.5 wrap-anywhere">
+        <p>
           {deal !== null && isWebAddress(deal.url) ? (
             <a
               href={deal.url}
@@ -58,53 +48,47 @@ export const ActivityRow = memo(function ActivityRow({
           )}
           <Change from={from} to={to} />
         </p>
-        <time dateTime={at} className="shrink-0 text-muted tabular-nums lg:order-1">
+        <time dateTime={at} className="text-right text-muted tabular-nums">
           {clockTime(at)}
         </time>
-        <div className="min-w-0 flex-1 basis-full sm:basis-3/4 lg:basis-40">
+        <div className={state === 'failed' ? 'max-sm:col-span-2' : 'col-span-2'}>
           <p role={isSentAgain ? 'status' : undefined} className={`inline ${stateStyles[state]}`}>
             {sentenceOf(item)}
           </p>
           <p className="inline text-muted">{facts}</p>
         </div>
-        {state === 'failed' && (
-          <SendAgain item={item} connectFirst={connectFirst} onSend={() => setSentAgain(true)} />
-        )}
+        {state === 'failed' && <SendAgain item={item} onSend={() => setSentAgain(true)} />}
       </div>
     </li>
   )
 })
 
-function SendAgain({
-  item,
-  connectFirst,
-  onSend,
-}: {
-  item: ActivityItem
-  connectFirst: Provider | undefined
-  onSend: () => void
-}) {
+function SendAgain({ item, onSend }: { item: ActivityItem; onSend: () => void }) {
+  const connectFirst = useConnectFirst()
   const retry = useRetry(item)
-  const action = connectFirst === undefined ? 'Send again' : `Connect ${connectFirst.name}`
+  const action = connectFirst ? `Connect ${connectFirst.name}` : 'Send again'
   const name = item.deal?.name === null ? `${nameOf(item)}, ${clockTime(item.at)}` : nameOf(item)
   return (
     <>
       {/* One button for both actions, so that it keeps the focus when its text changes. */}
-      <Button
-        ref={passToBox}
-        busy={retry.isPending}
-        label={`${action}${connectFirst ? ', to send again' : ''}: ${name}`}
-        onClick={() => {
-          if (connectFirst !== undefined) window.location.assign(authorizeUrl(connectFirst))
-          else {
-            onSend()
-            retry.mutate()
-          }
-        }}
-      >
-        {retry.isPending ? 'Sending…' : action}
-      </Button>
-      <p role="status" className="order-2 basis-full">
+      <div className="self-center max-sm:col-span-2">
+        <Button
+          ref={passToBox}
+          // Until it is known what a click does, it does nothing.
+          busy={retry.isPending || connectFirst === undefined}
+          label={`${action}${connectFirst ? ', to send again' : ''}: ${name}`}
+          onClick={() => {
+            if (connectFirst) window.location.assign(authorizeUrl(connectFirst))
+            else {
+              onSend()
+              retry.mutate()
+            }
+          }}
+        >
+          {retry.isPending ? 'Sending…' : action}
+        </Button>
+      </div>
+      <p role="status" className="col-span-2">
         {retry.error && `❌ Failed to send it again. ${ended(retry.error.message)}`}
       </p>
     </>

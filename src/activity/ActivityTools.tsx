@@ -7,16 +7,17 @@ import {
 } from '../../contract/features/activity.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import type { ActivityFilter } from '../api/activity.ts'
-import { dateName, written } from '../ui/words.ts'
+import { dateName } from '../ui/dates.ts'
+import { focusInPlace } from '../ui/focus.ts'
 import { ruleInWords } from './activity-words.ts'
 
 const states = [undefined, ...activityStates]
 const stateNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
 
 const pill =
-  'inline-flex min-h-9 max-w-full min-w-11 flex-wrap items-center justify-center rounded-full border px-3 text-sm font-semibold max-sm:min-h-11 pointer-coarse:min-h-11'
+  'flex min-h-9 flex-wrap items-center justify-center gap-x-1 rounded-full border px-1 text-sm max-[22.5rem]:text-xs font-semibold max-sm:min-h-11 pointer-coarse:min-h-11'
 const statePill =
-  'border-transparent text-muted hover:bg-surface hover:text-ink aria-[current=page]:border-edge aria-[current=page]:bg-surface max-sm:flex-col aria-[current=page]:text-ink'
+  'border-transparent text-muted hover:bg-surface hover:text-ink aria-[current=page]:border-edge aria-[current=page]:bg-surface aria-[current=page]:text-ink'
 // By default, a box in the colour of the page covers the text.
 const forcedColours =
   'forced-colors:aria-[current=page]:forced-color-adjust-none forced-colors:aria-[current=page]:bg-[Highlight] forced-colors:aria-[current=page]:text-[HighlightText]'
@@ -31,14 +32,10 @@ export function StateFilter({
 }) {
   return (
     <nav aria-label="Messages by state">
-      {/* The numbers, which come later, have their room: on a phone below the word, elsewhere beside it. */}
-      <ul
-        className={
-          isCounted ? 'grid grid-cols-3 gap-1 sm:flex sm:flex-wrap' : 'flex flex-wrap gap-1'
-        }
-      >
+      {/* All are as wide as each other, so that the numbers, which come later, move nothing. */}
+      <ul className="grid grid-cols-3 gap-1 sm:grid-cols-5">
         {states.map((state) => (
-          <li key={state ?? 'all'} className={isCounted && state ? 'sm:min-w-32' : ''}>
+          <li key={state ?? 'all'}>
             <Link
               from="/activity"
               to="/activity"
@@ -49,13 +46,13 @@ export function StateFilter({
             >
               <span>{state === undefined ? 'All' : stateNames[state]}</span>
               {isCounted && state && (
-                <span className="min-h-5 tabular-nums sm:pl-1.5">{numberOf(counts?.[state])}</span>
+                <span className="font-normal tabular-nums">{numberOf(counts?.[state])}</span>
               )}
             </Link>
           </li>
         ))}
         {day !== undefined && (
-          <li className="col-span-3">
+          <li>
             <Link
               from="/activity"
               to="/activity"
@@ -63,13 +60,13 @@ export function StateFilter({
               resetScroll={false}
               onClick={({ currentTarget }) => {
                 // This link disappears.
-                currentTarget.closest('section')?.querySelector('h2')?.focus()
+                focusInPlace(currentTarget.closest('section')?.querySelector('h2'))
               }}
               aria-label={`Show all days, not only ${dateName(day)}`}
               className={`${pill} border-edge bg-surface text-ink`}
             >
               <span>{dateName(day)}</span>
-              <span aria-hidden="true" className="pl-2 text-muted">
+              <span aria-hidden="true" className="text-muted">
                 ✕
               </span>
             </Link>
@@ -80,17 +77,20 @@ export function StateFilter({
   )
 }
 
+/** A number such as '1.2K', which has room on a phone. */
+const short = new Intl.NumberFormat('en', { notation: 'compact' })
+
 /** Says nothing if there may be some although none was counted. */
 function numberOf(counted: ActivityCounts[ActivityState] | undefined): string {
   if (counted === undefined || (counted.count === 0 && counted.more)) return ''
-  return ` ${written(counted.count)}${counted.more ? '+' : ''}`
+  return ` ${short.format(counted.count)}${counted.more ? '+' : ''}`
 }
 
 /** How long typing must rest before the list loads, in milliseconds. */
 const typingMs = 300
 
 const field =
-  'min-h-9 min-w-0 rounded-lg border border-edge bg-surface px-3 text-base max-sm:flex-1 sm:text-sm pointer-coarse:min-h-11'
+  'min-h-9 min-w-0 rounded-lg border border-edge bg-surface px-3 text-base sm:text-sm pointer-coarse:min-h-11'
 
 /** The search by a deal's name, and the filter by rule. */
 export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFilter }) {
@@ -118,7 +118,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
 
   const rules = new Set([...availableRuleIds, ...(rule === undefined ? [] : [rule])])
   return (
-    <div className="flex min-w-0 gap-2 max-lg:w-full lg:ml-auto">
+    <div className="flex min-w-0 gap-2 max-sm:w-full sm:ml-auto">
       <input
         type="search"
         aria-label="Search by deal name"
@@ -127,7 +127,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
         maxLength={100}
         value={text}
         onChange={(event) => setText(event.target.value)}
-        className={`${field} sm:w-60`}
+        className={`${field} max-sm:flex-3 sm:w-52`}
       />
       <select
         aria-label="Rule"
@@ -138,7 +138,7 @@ export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFi
             resetScroll: false,
           })
         }}
-        className={`${field} sm:w-60 lg:w-80`}
+        className={`${field} max-sm:flex-2 sm:w-64`}
       >
         <option value="">All rules</option>
         {[...rules].map((id) => (

@@ -1,12 +1,13 @@
 import type { Activity } from '../../contract/features/activity.ts'
 import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
-import { useCanRetryAll, useRetryAll, type Which } from '../api/retry-all.ts'
+import { useHasFeature } from '../api/health.ts'
+import { type RetriedMessages, useRetryAll } from '../api/retry.ts'
 import { useConnectFirst, useHasWaited, useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
-import { count } from '../ui/words.ts'
+import { count, ended } from '../ui/words.ts'
 
 /** Sends what failed while a connection was broken again, with one button. Nothing if there is no such message. */
 export function SendAllAgain({
@@ -22,7 +23,10 @@ export function SendAllAgain({
     .map(({ name }) => name)
   const service = `${names.join(' or ') || 'a service'} ${names.length > 1 ? 'were' : 'was'}`
   return (
-    <SendAgain which={failed > 0 ? { because: 'broken' } : {}} isNeeded={failed > 0 || hasFailed}>
+    <SendAgain
+      messages={failed > 0 ? { because: 'broken' } : {}}
+      isNeeded={failed > 0 || hasFailed}
+    >
       {failed > 0 && `${counted(broken, 'message')} failed while ${service} disconnected.`}
     </SendAgain>
   )
@@ -30,7 +34,7 @@ export function SendAllAgain({
 
 /** Below the connections, if both work: what failed while one of them did not. */
 export function FailedMessages() {
-  return useConnectFirst() === undefined && <SendAllAgain />
+  return useConnectFirst() === null && <SendAllAgain />
 }
 
 /** Sends the failed messages of a filter again, with one button. */
@@ -44,7 +48,7 @@ export function SendFoundAgain({
 }) {
   const failed = found?.count ?? 0
   return (
-    <SendAgain which={{ q, rule, day }} isNeeded={failed > 0}>
+    <SendAgain messages={{ q, rule, day }} isNeeded={failed > 0}>
       {failed > 0 && `${counted(found, 'failed message')} ${failed === 1 ? 'matches' : 'match'}.`}
     </SendAgain>
   )
@@ -54,47 +58,47 @@ const counted = (found: Activity['retryable'] | null, noun: string) =>
   `${found?.more ? 'At least ' : ''}${count(found?.count ?? 0, noun)}`
 
 function SendAgain({
-  which,
+  messages,
   isNeeded,
   children,
 }: {
-  which: Which
+  messages: RetriedMessages
   isNeeded: boolean
   /** Says which messages the button sends. */
   children: string | false
 }) {
   const retry = useRetryAll()
   const connectFirst = useConnectFirst()
-  const summary = useSummary().data
   const isOver = useHasWaited((retry.data?.queued ?? 0) > 0)
+  if (!useHasFeature('retry-all') || (!isNeeded && retry.isIdle)) return null
   // Before the summary is there, it is not known which messages the button would send.
-  if (!useCanRetryAll() || summary === undefined || (!isNeeded && retry.isIdle)) return null
+  const isKnown = connectFirst !== undefined
   return (
     <div
       tabIndex={-1}
-      className="flex w-full flex-wrap items-center gap-x-3 gap-y-2 text-sm outline-none"
+      className={`flex w-full flex-wrap items-center gap-x-3 gap-y-2 text-sm outline-none ${isKnown ? '' : 'max-sm:min-h-20'}`}
     >
       {children && <p className="min-w-0 wrap-anywhere">{children}</p>}
       {isNeeded &&
-        (connectFirst === undefined ? (
-          <Button
-            key="send"
-            ref={passToBox}
-            busy={retry.isPending}
-            // The second click of a double click may come after the answer.
-            onClick={({ detail }) => detail < 2 && retry.mutate(which)}
-          >
-            {retry.isPending ? 'Sending…' : 'Send all again'}
-          </Button>
-        ) : (
+        (connectFirst ? (
           // Without this provider, no message can be sent.
           <Button onClick={() => window.location.assign(authorizeUrl(connectFirst))}>
             {`Connect ${connectFirst.name}`}
           </Button>
+        ) : (
+          <Button
+            key="send"
+            ref={passToBox}
+            busy={retry.isPending || !isKnown}
+            // The second click of a double click may come after the answer.
+            onClick={({ detail }) => detail < 2 && retry.mutate(messages)}
+          >
+            {retry.isPending ? 'Sending…' : 'Send all again'}
+          </Button>
         ))}
       <p role="status" className="min-w-0 wrap-anywhere">
         {retry.error
-          ? `❌ Failed to send them again. ${retry.error.message}.`
+          ? `❌ Failed to send them again. ${ended(retry.error.message)}`
           : retry.data && !retry.isPending && !isOver && resultOf(retry.data)}
       </p>
     </div>

@@ -1,7 +1,8 @@
 import type { ActivityItem } from '../../contract/features/activity.ts'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { serverTime } from '../api/server-time.ts'
-import { timeInWords } from '../ui/words.ts'
+import { timeInWords } from '../ui/dates.ts'
+import { ended } from '../ui/words.ts'
 
 /** What a message is about. */
 export function nameOf({ deal }: ActivityItem): string {
@@ -25,9 +26,6 @@ export function sentenceOf({ state, channel, reason: why, nextTryAt }: ActivityI
       return why ? `Skipped: ${ended(why)}` : 'Skipped'
   }
 }
-
-/** Adds a full stop, which a reason does not have. */
-export const ended = (sentence: string) => (/[.!?…]$/.test(sentence) ? sentence : `${sentence}.`)
 
 const rules = new Map<string, string>(
   ruleCatalogue.flatMap((category: RuleCategory) =>

@@ -11,16 +11,13 @@ import {
   type ActivityState,
   activityAnswer,
   activityCall,
-  retryCall,
-  retryPath,
 } from '../../contract/features/activity.ts'
-import { call, getJson } from './client.ts'
+import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey, featuresKey } from './keys.ts'
 import { currentTurn } from './person.ts'
 import { callOptions, whileFailed } from './query-client.ts'
-import { useSingleMutation } from './single-mutation.ts'
-import { queryOf } from './summary.ts'
+import { queryString } from './query-string.ts'
 
 /** What is listed; undefined for everything. Without the feature `activity-search`, only the state. */
 export interface ActivityFilter {
@@ -34,10 +31,10 @@ export interface ActivityFilter {
   counts?: true | undefined
 }
 
-interface Refresh {
+export interface Refresh {
   /** Undefined before the first refresh. */
   newest?: Activity
-  /** The messages as they were answered last, by id. */
+  /** The listed messages as they were answered last, by id. */
   current: Readonly<Record<string, ActivityItem>>
 }
 
@@ -50,11 +47,11 @@ export const pageSize = 25
 const mostIds = 100
 
 const { feature, path } = activityCall
-const nowKey = [...activityKey, 'now'] as const
+export const refreshKey = [...activityKey, 'refresh'] as const
 
 const getPage = (
   parameters: ({ limit: number; before?: string | undefined } & ActivityFilter) | { ids: string },
-): Promise<Activity> => getJson(path + queryOf(parameters), activityAnswer)
+) => getJson(path + queryString(parameters), activityAnswer, { readsRefusal: true })
 
 /**
  * The pages as they were when they loaded. Nothing loads them again, because that would move what the user reads. So
@@ -84,8 +81,9 @@ const pagesQuery = (filter: ActivityFilter) =>
 /** What has changed since, and what is new. */
 const refreshQuery = (filter: ActivityFilter) =>
   callOptions({
-    queryKey: [...nowKey, filter],
+    queryKey: [...refreshKey, filter],
     queryFn: ({ client }) => refresh(client, filter),
+    initialData: unchanged,
     staleTime: refreshMs,
     gcTime: 0,
     // Query pauses this while the page is hidden.
@@ -97,20 +95,22 @@ const refreshQuery = (filter: ActivityFilter) =>
 async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Refresh> {
   const begun = currentTurn()
   const { current } = client.getQueryData(refreshQuery(filter).queryKey) ?? unchanged
-  const listed = itemsOf(client.getQueryData(pagesQuery(filter).queryKey), current)
+  const listed = () => itemsOf(client.getQueryData(pagesQuery(filter).queryKey), current)
   const newest = await getPage({ limit: pageSize, ...filter })
   // An empty list shows its first messages by itself.
-  const isFirst = listed.length === 0 && newest.items.length > 0
+  const isFirst = listed().length === 0 && newest.items.length > 0
   if (isFirst && begun === currentTurn()) void listNewest(client, filter, newest)
   const inNewest = new Set(newest.items.map(({ id }) => id))
-  const ids = listed
+  const ids = listed()
     // Only these can change.
     .filter(({ id, state }) => (state === 'waiting' || state === 'failed') && !inNewest.has(id))
     .slice(0, mostIds)
     .map(({ id }) => id)
   const asked = ids.length === 0 ? [] : (await getPage({ ids: ids.join() })).items
-  const answered = [...newest.items, ...asked].map((item) => [item.id, item] as const)
-  return { newest, current: { ...current, ...Object.fromEntries(answered) } }
+  const answered = new Map([...newest.items, ...asked].map((item) => [item.id, item]))
+  // Without the messages that only the newest pages had: their number grows for as long as the page is open.
+  const known = listed().map((item) => [item.id, answered.get(item.id) ?? item] as const)
+  return { newest, current: Object.fromEntries(known) }
 }
 
 /** Begins the list again with its newest page, which is loaded already. */
@@ -133,8 +133,8 @@ export function useActivity(filter: ActivityFilter) {
     placeholderData: (former) => (former?.pages[0]?.turn === currentTurn() ? former : undefined),
   })
   const isListed = pages.data !== undefined && !pages.isPlaceholderData
-  const now = useQuery({ ...refreshQuery(filter), enabled: isListed, initialData: unchanged })
-  const { newest, current } = now.data
+  const refreshes = useQuery({ ...refreshQuery(filter), enabled: isListed })
+  const { newest, current } = refreshes.data ?? unchanged
   const items = itemsOf(pages.data, current)
   const listed = new Set(items.map(({ id }) => id))
   const oldest = timeOf(items.at(-1))
@@ -143,35 +143,14 @@ export function useActivity(filter: ActivityFilter) {
     !listed.has(item.id) && (!pages.hasNextPage || timeOf(item) > oldest)
   return {
     pages,
-    now,
+    refreshes,
     items,
-    /** What the backend says about the whole list. */
-    about: newest ?? pages.data?.pages[0],
+    /** As it was answered last. */
+    firstPage: newest ?? pages.data?.pages[0],
     /** How many messages are new; at most a page. */
-    added: isListed ? (newest?.items.filter(isNew).length ?? 0) : 0,
+    newCount: isListed ? (newest?.items.filter(isNew).length ?? 0) : 0,
     showNewest: () => newest && listNewest(client, filter, newest),
   }
-}
-
-/** Sends a failed message again. Then it is waiting. */
-export function useRetry(item: ActivityItem) {
-  const client = useQueryClient()
-  return useSingleMutation({
-    mutationKey: ['retry-message', item.id],
-    isInOrder: true,
-    mutationFn: () => call(retryCall.method, retryPath(item.id), { readsRefusal: true }),
-    onSuccess: () => {
-      const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }
-      client.setQueriesData<Refresh>(
-        { queryKey: nowKey },
-        (now) => now && { ...now, current: { ...now.current, [item.id]: waiting } },
-      )
-    },
-    // Also if the call was refused. This drops the answer to an earlier refresh, which would show the message as
-    // failed again.
-    onSettled: () => void client.invalidateQueries({ queryKey: activityKey }),
-    meta: { action: 'Sending a message again' },
-  })
 }
 
 const itemsOf = (list: { pages: Activity[] } | undefined, current: Refresh['current']) =>

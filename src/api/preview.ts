@@ -10,7 +10,7 @@ const { feature, path } = previewCall
 
 const previewQuery = callOptions({
   queryKey: [...featuresKey, 'preview'],
-  queryFn: () => getJson(path, previewAnswer),
+  queryFn: () => getJson(path, previewAnswer, { readsRefusal: true }),
   // The backend needs seconds to count, and a week changes slowly.
   staleTime: 10 * 60_000,
   refetchInterval: (query) => (isCounting(query.state.data) ? 2_000 : whileFailed(query)),

@@ -11,7 +11,7 @@ export function useEndSession() {
     mutationKey: ['end-session', 'own'],
     isInOrder: true,
     isOfBrowser: true,
-    mutationFn: () => changePerson(() => call(method, path)),
+    mutationFn: () => changePerson(() => call(method, path, { readsRefusal: true })),
     meta: { action: 'Signing out of this browser' },
   })
 }
@@ -21,7 +21,7 @@ export function useEndOtherSessions() {
   return useSingleMutation({
     mutationKey: ['end-other-sessions', 'user'],
     isInOrder: true,
-    mutationFn: () => call(method, path, { searchParams: { others: 'true' } }),
+    mutationFn: () => call(method, path, { searchParams: { others: 'true' }, readsRefusal: true }),
     meta: { action: 'Signing out of all other browsers' },
   })
 }

@@ -2,41 +2,22 @@ import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { type Summary, summaryAnswer, summaryCall } from '../../contract/features/activity.ts'
 import { config } from '../config.ts'
+import type { Provider } from '../parse-config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey } from './keys.ts'
 import { callOptions } from './query-client.ts'
+import { queryString } from './query-string.ts'
 
 /** How many days the summary covers, until today. */
 export const summaryDays = 14
 
 const { feature, path } = summaryCall
 
-/** This browser's time zone. Undefined if it is unknown: Chromium on Linux then says `Etc/Unknown`, which no `Intl` takes. */
-function knownZone(): string | undefined {
-  try {
-    const { timeZone } = Intl.DateTimeFormat().resolvedOptions()
-    Intl.DateTimeFormat('en', { timeZone })
-    return timeZone
-  } catch {
-    return undefined
-  }
-}
-
-/** A query such as `?days=14&zone=UTC`, without the parameters that are undefined. Days begin in this browser's zone. */
-export function queryOf(parameters: object): string {
-  const query = new URLSearchParams()
-  for (const [name, value] of Object.entries(parameters)) {
-    if (value !== undefined) query.set(name, String(value))
-  }
-  const zone = knownZone()
-  if (zone !== undefined && (query.has('day') || query.has('days'))) query.set('zone', zone)
-  return query.size === 0 ? '' : `?${query}`
-}
-
 const summaryQuery = callOptions({
   queryKey: [...activityKey, 'summary'],
-  queryFn: () => getJson(path + queryOf({ days: summaryDays }), summaryAnswer),
+  queryFn: () =>
+    getJson(path + queryString({ days: summaryDays }), summaryAnswer, { readsRefusal: true }),
   staleTime: 10_000,
   // Query pauses this while the page is hidden. All components that use the query cause one call, because
   // each answer restarts their timers.
@@ -64,12 +45,17 @@ export function useHasWaited(isWaiting: boolean): boolean {
 }
 
 /**
- * The provider to connect before any message can be sent; undefined if there is none, or if this is not known. Only
- * reads what other components have loaded.
+ * The provider to connect before any message can be sent; null if there is none, or if the backend does not say;
+ * undefined while this is not known.
  */
-export function useConnectFirst() {
-  // Only `data` is read, so that other changes of the summary render nothing.
-  return useQuery({ ...summaryQuery, enabled: false, select: firstOf }).data
+export function useConnectFirst(): Provider | null | undefined {
+  // Only these are read, so that other changes of the summary render nothing.
+  const { data, isFetched } = useQuery({
+    ...summaryQuery,
+    enabled: useHasFeature(feature),
+    select: firstOf,
+  })
+  return data ?? (isFetched ? null : undefined)
 }
 
 const firstOf = ({ connectFirst }: Summary) =>

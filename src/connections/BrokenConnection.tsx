@@ -21,7 +21,7 @@ export function BrokenConnection({
   return (
     <>
       <span>{'Not connected since '}</span>
-      <time dateTime={since}>{timeInWords(new Date(since))}</time>
+      <time dateTime={since}>{startInWords(new Date(since))}</time>
       <span>{rest}</span>
     </>
   )
@@ -34,7 +34,7 @@ export const isTime = (text: string | undefined): text is string =>
 export const dateInWords = (time: string): string => date.format(new Date(time))
 
 /** 'today, 11:11 AM' or 'November 20, 2026, 11:11 AM', in the reader's time zone. */
-function timeInWords(time: Date): string {
+function startInWords(time: Date): string {
   const isToday = time.toDateString() === new Date(serverTime()).toDateString()
   const day = isToday ? 'today' : date.format(time)
   return `${day}, ${clock.format(time)}`

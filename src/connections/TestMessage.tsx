@@ -5,8 +5,8 @@ import { useHasWaited } from '../api/summary.ts'
 import { useSendTest } from '../api/test-message.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
+import { clockTime } from '../ui/dates.ts'
 import { passFocus } from '../ui/focus.ts'
-import { clockTime } from '../ui/words.ts'
 
 // A refusal may break the connection, and then this part disappears.
 const passToService = passFocus((own) => own.closest('li')?.querySelector('button'))

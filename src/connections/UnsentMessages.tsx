@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router'
 import { useId } from 'react'
 import { useSummary } from '../api/summary.ts'
-import { Missing } from '../ui/Missing.tsx'
+import { LoadingNote } from '../ui/LoadingNote.tsx'
 import { count, written } from '../ui/words.ts'
 
 /** Beside a connection that no longer works: the messages that it holds up. */
@@ -10,7 +10,7 @@ export function UnsentMessages({ provider }: { provider: string }) {
   const summary = useSummary()
   if (summary.data === undefined) {
     return (
-      <Missing
+      <LoadingNote
         id={id}
         query={summary}
         pending="Counting the messages…"

@@ -38,11 +38,7 @@ function ActivityPage() {
   const isSignedOut = usePerson() === 'nobody'
   if (!isOffered) return <GenericError />
   return (
-    <Screen
-      title="Activity"
-      lead={`What was sent to ${config.chat.name}, and what was not.`}
-      isWide
-    >
+    <Screen title="Activity" lead={`What was sent to ${config.chat.name}, and what was not.`}>
       {isSignedOut ? (
         <SignedOut />
       ) : (

@@ -4,8 +4,9 @@ import { useRules } from '../api/rules.ts'
 import { serverTime } from '../api/server-time.ts'
 import { useSummary } from '../api/summary.ts'
 import { buttonStyle } from '../ui/button-style.ts'
-import { Missing } from '../ui/Missing.tsx'
-import { count, timeAgo, written } from '../ui/words.ts'
+import { timeAgo } from '../ui/dates.ts'
+import { LoadingNote } from '../ui/LoadingNote.tsx'
+import { count, written } from '../ui/words.ts'
 
 /** Below a rule: what it has sent, or what it would have sent. The element with `id` describes the rule. */
 export function RuleNote(props: { id: string; rule: string; when: string }) {
@@ -18,7 +19,7 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
   if (!summary.isEnabled) return null
   if (summary.data === undefined) {
     return (
-      <Missing
+      <LoadingNote
         id={id}
         query={summary}
         pending="Counting…"
@@ -54,7 +55,7 @@ function WouldSend({ id, rule, when }: { id: string; rule: string; when: string 
   if (!isEnabled) return null
   if (data === undefined) {
     return (
-      <Missing
+      <LoadingNote
         id={id}
         query={preview}
         pending="Looking at the last 7 days…"

@@ -2,19 +2,17 @@ import { type ReactNode, useEffect } from 'react'
 
 /**
  * One screen with its document title and its `h1`, which gets the focus after a navigation.
- * With an `icon`, the screen is a single message in a card. `isWide` makes room for messages on one line.
+ * With an `icon`, the screen is a single message in a card.
  */
 export function Screen({
   title,
   lead,
   icon,
-  isWide = false,
   children,
 }: {
   title: string
   lead?: string
   icon?: ReactNode
-  isWide?: boolean
   children: ReactNode
 }) {
   useEffect(() => {
@@ -45,9 +43,7 @@ export function Screen({
     )
   }
   return (
-    <main
-      className={`mx-auto flex w-full max-w-3xl flex-1 flex-col gap-6 px-4 pt-8 pb-12 sm:px-6 ${isWide ? 'lg:max-w-6xl' : ''}`}
-    >
+    <main className="mx-auto flex w-full max-w-3xl flex-1 flex-col gap-6 px-4 pt-8 pb-12 sm:px-6">
       <div className="flex flex-col gap-1">
         {heading}
         {lead && <p className="text-muted">{lead}</p>}

@@ -1,16 +1,18 @@
 import { type RefCallback, type RefObject, useEffect, useRef } from 'react'
 
-/** Focuses the screen's heading, so keyboard and screen reader continue there. */
-export function focusHeading(): void {
-  document.querySelector('h1')?.focus()
-}
+/** Moves the focus, so that keyboard and screen reader continue there. What the reader sees stays where it is. */
+export const focusInPlace = (element: HTMLElement | null | undefined): void =>
+  element?.focus({ preventScroll: true })
+
+/** Focuses the screen's heading. After a navigation, the router scrolls to the top. */
+export const focusHeading = (): void => focusInPlace(document.querySelector('h1'))
 
 /** A ref of an element that may disappear while it or a part of it has the focus. Then the next element gets it. */
 export const passFocus =
   (next: (own: HTMLElement) => HTMLElement | null | undefined): RefCallback<HTMLElement> =>
   (own) =>
   () => {
-    if (own?.contains(document.activeElement)) next(own)?.focus()
+    if (own?.contains(document.activeElement)) focusInPlace(next(own))
   }
 
 /** A ref of a button whose box takes the focus when the button disappears. */
@@ -25,9 +27,7 @@ export function useRestoredFocus(isBusy: boolean): RefObject<HTMLButtonElement |
   useEffect(() => {
     if (!isBusy) return
     return () => {
-      if (document.activeElement !== document.body) return
-      // The bar is sticky, so the browser would scroll to its place in the page.
-      button.current?.focus({ preventScroll: true })
+      if (document.activeElement === document.body) focusInPlace(button.current)
     }
   }, [isBusy])
   return button

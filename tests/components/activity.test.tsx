@@ -237,9 +237,8 @@ describe('with the search', () => {
     expect(rowNow('Deal 3')).toBeVisible()
     expect(listCalls()).toEqual(['?limit=25&state=sent'])
     expect(screen.queryByRole('searchbox')).not.toBeInTheDocument()
-    expect(
-      within(screen.getByRole('list', { name: 'Messages by day' })).queryByRole('link'),
-    ).toBeNull()
+    const chart = within(screen.getByRole('region', { name: 'Last 14 days' }))
+    expect(chart.queryByRole('link')).not.toBeInTheDocument()
   })
 })
 
@@ -302,6 +301,42 @@ test('a refresh that fails says so, keeps what is shown, and goes on by itself',
   await press('1 new message above', 'button')
   expect(names()).toEqual(['Deal 2', 'Deal 1'])
   expect(screen.queryByText(/could not be refreshed/)).not.toBeInTheDocument()
+})
+
+test('what the backend refuses, it explains in its own sentence: a list, its next page, and to send all again', async () => {
+  const refuse = (message: string) => () =>
+    HttpResponse.json({ error: { code: 'limited', message } }, { status: 429 })
+  const { handlers, user } = open(many(26, { state: 'failed' }), '/activity?state=failed', [
+    'activity',
+    'retry-all',
+  ])
+  server.use(http.get(path, refuse('Too many calls. Wait a minute.')))
+  expect(await screen.findByRole('alert')).toHaveTextContent(
+    'The messages could not be loadedToo many calls. Wait a minute.',
+  )
+  server.resetHandlers(...handlers)
+  await user.click(screen.getByRole('button', { name: /^Try again: The messages/ }))
+  const older = await screen.findByRole('button', { name: 'Load older' })
+  server.use(http.get(path, refuse('Ask again later')))
+  await user.click(older)
+  await screen.findByText('❌ Failed to load older messages. Ask again later.')
+  server.use(http.post('*/retry-all', refuse('Connect Slack first')))
+  await user.click(screen.getByRole('button', { name: 'Send all again' }))
+  await screen.findByText('❌ Failed to send them again. Connect Slack first.')
+  takeLog()
+})
+
+test('however many messages come while the page is open, it keeps only those that it lists, and the newest page', async () => {
+  const { items, queryClient } = await openStopped([item('first')])
+  for (let refresh = 0; refresh < 5; refresh += 1) {
+    items.unshift(...many(25).map(({ id, ...rest }) => ({ ...rest, id: `${refresh}-${id}` })))
+    await pass(5000)
+  }
+  const kept = queryClient
+    .getQueryCache()
+    .findAll()
+    .map(({ state }) => JSON.stringify(state.data))
+  expect(new Set(kept.join().match(/"id":"(\d-\d+|first)"/g)).size).toBe(26)
 })
 
 describe('a refresh', () => {
@@ -391,6 +426,39 @@ test('who is signed out elsewhere while reading here reads only that: no chart, 
   expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
 })
 
+test('a list of which one message has failed waits for no summary; until it is there, the buttons do nothing', async () => {
+  const lost = item('2', { state: 'failed', reason: 'the channel is archived' })
+  const features = ['activity', 'retry-all']
+  const summary = { connectFirst: ['slack'] }
+  const { calls, user } = open([lost], '/activity?state=failed', features, summary)
+  const answer = hold('get', '*/summary')
+  const button = await screen.findByRole('button', { name: 'Send again: Deal 2' })
+  const all = screen.getByRole('button', { name: 'Send all again' })
+  await user.click(button)
+  await user.click(all)
+  expect(calls('POST')).toEqual([])
+  answer()
+  await waitFor(() => expect(button).toHaveTextContent('Connect Slack'))
+  expect(button).not.toHaveAttribute('aria-disabled')
+})
+
+test('without a summary, failed messages can be sent again', async () => {
+  const lost = [item('1', { state: 'failed' }), item('2', { state: 'failed' })]
+  const { calls, user } = open(lost, '/activity?state=failed', ['activity', 'retry-all'])
+  server.use(http.get('*/summary', withStatus(403)))
+  await screen.findByText('The chart could not be loaded')
+  await user.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
+  await user.click(screen.getByRole('button', { name: 'Send all again' }))
+  await waitFor(() =>
+    expect(calls('POST')).toEqual([
+      'POST /api/notifications/activity/2/retry',
+      'POST /api/notifications/activity/retry-all',
+    ]),
+  )
+  await screen.findByText('1 message will be sent again.')
+  takeLog()
+})
+
 describe('Send again', () => {
   const failed = () => [
     item('1'),
@@ -439,23 +507,43 @@ describe('Send again', () => {
   })
 })
 
-test('the chart says the figures of each day, the highest, and the sums; its picture is hidden from screen readers', async () => {
+describe('the chart', () => {
   const daily = Array.from({ length: 14 }, (_, n) => ({
     date: new Date(Date.UTC(2026, 10, 18 + n)).toISOString().slice(0, 10),
     sent: n === 0 ? 10_000 : n === 13 ? 3 : 0,
     failed: n === 13 ? 1 : 0,
   }))
-  open([], '/activity', ['activity'], { daily, waiting: 2 })
-  const card = within(await screen.findByRole('region', { name: 'Last 14 days' }))
-  for (const words of ['10,003 sent', '1 failed', '2 waiting', 'Highest day: 10,000 messages']) {
-    expect(await card.findByText(words)).toBeVisible()
-  }
-  const days = within(card.getByRole('list', { name: 'Messages by day' })).getAllByRole('listitem')
-  expect(days).toHaveLength(14)
-  expect(days[0]).toHaveTextContent('Nov 18: 10,000 sent, 0 failed')
-  expect(days[13]).toHaveTextContent('Dec 1: 3 sent, 1 failed')
-  for (const svg of document.querySelectorAll('main svg')) {
-    expect(svg).toHaveAttribute('aria-hidden', 'true')
-  }
-  expect(document.querySelector('[style]')).toBeNull()
+
+  test('says the figures of any day, the highest, and the sums, without the search and without a mouse; its picture is hidden from screen readers', async () => {
+    open([], '/activity', ['activity'], { daily, waiting: 2 })
+    const card = within(await screen.findByRole('region', { name: 'Last 14 days' }))
+    for (const words of ['10,003 sent', '1 failed', '2 waiting', 'Highest day: 10,000 messages']) {
+      expect(await card.findByText(words)).toBeVisible()
+    }
+    const slider = card.getByRole('slider', { name: 'Day' })
+    for (const [value, words] of [
+      ['13', 'Dec 1: 3 sent, 1 failed'],
+      ['0', 'Nov 18: 10,000 sent, 0 failed'],
+    ] as const) {
+      fireEvent.change(slider, { target: { value } })
+      expect(card.getByText(words)).toBeVisible()
+      expect(slider).toHaveAttribute('aria-valuetext', words)
+    }
+    expect(card.queryByRole('link')).not.toBeInTheDocument()
+    for (const svg of document.querySelectorAll('main svg')) {
+      expect(svg).toHaveAttribute('aria-hidden', 'true')
+    }
+    expect(document.querySelector('[style]')).toBeNull()
+  })
+
+  test('with the search, lists the messages of the picked day, and all again', async () => {
+    const items = [item('1'), item('2', { at: '2026-11-18T12:00:00Z' })]
+    const { user, history } = open(items, '/activity', withSearch, { daily })
+    fireEvent.change(await screen.findByRole('slider', { name: 'Day' }), { target: { value: '0' } })
+    await user.click(screen.getByRole('link', { name: 'Show this day: Nov 18' }))
+    await waitFor(() => expect(names()).toEqual(['Deal 2']))
+    expect(history.location.href).toBe('/activity?day=2026-11-18')
+    await user.click(screen.getByRole('link', { name: 'Show all days' }))
+    await waitFor(() => expect(names()).toEqual(['Deal 1', 'Deal 2']))
+  })
 })

@@ -130,6 +130,23 @@ test('the calls of the features start after those of section 7, and wait neither
   takeLog()
 })
 
+test('a preview that the backend refuses says so in its own sentence', async () => {
+  const { handlers, user } = open()
+  const sentence = 'HubSpot limits our calls. Wait a minute'
+  const error = { code: 'limited', message: sentence }
+  server.use(http.get('*/preview', () => HttpResponse.json({ error }, { status: 429 })))
+  const words = `The preview of this rule could not be loaded. ${sentence}.`
+  expect(await screen.findAllByText(words)).toHaveLength(availableRuleIds.size)
+  takeLog()
+  server.resetHandlers(...handlers)
+  const answer = hold('get', '*/preview')
+  await user.click(screen.getByRole('button', { name: 'Try again: a deal stage changes' }))
+  // A new attempt does not take the words away.
+  expect(screen.getAllByText(words)).toHaveLength(availableRuleIds.size)
+  answer()
+  await screen.findByText(/^Would have sent 31/)
+})
+
 test('the preview comes only while HubSpot is connected, and is forgotten with it', async () => {
   const { calls, state, user } = open({ connected: new Set(), rules: ['deal-closed'] })
   const unknown = await box(stage)

@@ -54,3 +54,12 @@ test('who has no session has no such menu', async () => {
   await screen.findAllByText(/^Would have sent/)
   expect(screen.queryByRole('button', { name: 'Account' })).not.toBeInTheDocument()
 })
+
+test('a sign-out that the backend refuses says why in its own sentence', async () => {
+  const { user } = openApp({ connected: both(), features: ['sessions'] })
+  const error = { code: 'limited', message: 'Too many calls. Wait a minute.' }
+  server.use(http.delete('*/api/session', () => HttpResponse.json({ error }, { status: 429 })))
+  await user.click(await accountItem(user, 'Sign out of all other browsers'))
+  await screen.findByText('❌ Failed to sign out. Too many calls. Wait a minute.')
+  takeLog()
+})

@@ -39,6 +39,11 @@ test.each<[string, string[], RegExp, typeof read?]>([
     /\.\.\.\w+\s*\}\s*=\s*use(?!SingleMutation)[A-Z]|\.\.\.use[A-Z]\w*\(/,
   ],
   [
+    'only src/ui/focus.ts moves the focus: it keeps the place of what the reader sees',
+    dashboard.filter((path) => path !== 'src/ui/focus.ts'),
+    /\.focus\(/,
+  ],
+  [
     'no text of the dashboard has a weight that common fonts show as regular',
     [...dashboard, 'src/styles.css'],
     /font-medium|font-weight: 500/,

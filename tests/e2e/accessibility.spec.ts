@@ -171,24 +171,17 @@ test('nothing moves when the user prefers reduced motion', { tag: '@all' }, asyn
   expect(await running()).toBe(0)
 })
 
-/**
- * The controls smaller than `size` CSS pixels that can be used. A link after other words of a sentence may be smaller,
- * and so may the days of a chart, which stand where the days are (WCAG 2.5.8: essential).
- */
+/** The controls smaller than `size` CSS pixels that can be used. A link after other words of a sentence may be smaller. */
 const smallTargets = (page: Page, size: number) =>
   page.evaluate(
     (size) =>
-      [...document.querySelectorAll('a:not(.chart-day), button, input:enabled')].flatMap(
-        (control) => {
-          const isInSentence = control.previousElementSibling !== null
-          if (getComputedStyle(control).display === 'inline' && isInSentence) return []
-          const target = control.closest('label') ?? control
-          const { width, height } = target.getBoundingClientRect()
-          return Math.min(width, height) < size
-            ? [`${target.textContent} ${width} × ${height}`]
-            : []
-        },
-      ),
+      [...document.querySelectorAll('a, button, select, input:enabled')].flatMap((control) => {
+        const isInSentence = control.previousElementSibling !== null
+        if (getComputedStyle(control).display === 'inline' && isInSentence) return []
+        const target = control.closest('label') ?? control
+        const { width, height } = target.getBoundingClientRect()
+        return Math.min(width, height) < size ? [`${target.textContent} ${width} × ${height}`] : []
+      }),
     size,
   )
 

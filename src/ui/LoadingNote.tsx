@@ -1,13 +1,14 @@
 import { Button } from './Button.tsx'
 import { passFocus } from './focus.ts'
+import { type Refusal, useRefusal } from './use-refusal.ts'
 
 // When a new try succeeds, the checkbox of the rule or the button of the service gets the focus.
 const passToControl = passFocus((own) =>
   own.closest(':has(> label), li')?.querySelector('input, button'),
 )
 
-/** The states of a query without data. The element with `id` says the state. */
-export function Missing({
+/** A note that has no data yet: that it loads, or why it failed. The element with `id` says which. */
+export function LoadingNote({
   id,
   query,
   pending,
@@ -15,17 +16,18 @@ export function Missing({
   subject,
 }: {
   id: string
-  query: { isFetched: boolean; isFetching: boolean; refetch: () => unknown }
+  query: { isFetched: boolean; isFetching: boolean; error: Refusal; refetch: () => unknown }
   pending: string
   failed: string
   /** Tells the buttons of several such parts apart. */
   subject: string
 }) {
+  const refusal = useRefusal(query.error)
   return (
     <>
       {/* Do not use isPending: after a failure, it is true again at each new attempt. */}
       <p id={id} className="inline">
-        {query.isFetched ? `${failed} ` : pending}
+        {query.isFetched ? `${failed} ${refusal && `${refusal} `}` : pending}
       </p>
       {query.isFetched && (
         <Button
