@@ -9,7 +9,7 @@ const messages = {
   former: 'The page shows another person',
   /** The user must connect both services first, so no call was made (§5). Nobody logs this. */
   unconnected: 'Connect both services first',
-  /** What was thrown is no Error. */
+  /** A fault of our own. The log has its cause. */
   unknown: 'The reason is unknown',
 }
 
@@ -37,15 +37,25 @@ export class ApiError extends Error {
       sentence,
       person,
       field,
+      cause,
     }: Partial<Record<'code' | 'sentence' | 'person' | 'field', string | undefined>> & {
       status?: number
+      cause?: unknown
     } = {},
   ) {
-    super(sentence ?? (kind === 'status' ? `${messages.status} (${status})` : messages[kind]))
+    super(sentence ?? (kind === 'status' ? `${messages.status} (${status})` : messages[kind]), {
+      cause,
+    })
     this.kind = kind
     this.status = status
     this.code = code
     this.person = person
     this.field = field
+  }
+
+  /** Whether the call has changed nothing, for certain: the server refused it, or it was not made. */
+  get isRefusal(): boolean {
+    const { status = 0 } = this
+    return this.kind === 'unconnected' || (status >= 400 && status < 500)
   }
 }

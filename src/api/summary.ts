@@ -5,7 +5,7 @@ import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey } from './keys.ts'
-import { callOptions } from './query-client.ts'
+import { callOptions, whenShown } from './query-client.ts'
 
 /** How many days the summary covers, until today. */
 export const summaryDays = 14
@@ -37,6 +37,7 @@ export function queryOf(parameters: object): string {
 const summaryQuery = callOptions({
   queryKey: [...activityKey, 'summary'],
   queryFn: () => getJson(path + queryOf({ days: summaryDays }), summaryAnswer),
+  ...whenShown,
   staleTime: 10_000,
   // Query pauses this while the page is hidden. All components that use the query cause one call, because
   // each answer restarts their timers.
