@@ -18,7 +18,7 @@ import { call, getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey, featuresKey } from './keys.ts'
 import { currentTurn } from './person.ts'
-import { callOptions, whileFailed } from './query-client.ts'
+import { callOptions, whenShown, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 import { queryOf } from './summary.ts'
 
@@ -75,9 +75,6 @@ const pagesQuery = (filter: ActivityFilter) =>
     // The next visit begins with the newest messages.
     gcTime: 0,
     refetchInterval: (query) => query.state.data === undefined && whileFailed(query),
-    // An older page that failed makes all pages stale.
-    refetchOnWindowFocus: false,
-    refetchOnReconnect: false,
     meta: { action: 'Loading messages' },
   })
 
@@ -86,6 +83,7 @@ const refreshQuery = (filter: ActivityFilter) =>
   callOptions({
     queryKey: [...nowKey, filter],
     queryFn: ({ client }) => refresh(client, filter),
+    ...whenShown,
     staleTime: refreshMs,
     gcTime: 0,
     // Query pauses this while the page is hidden.
@@ -158,7 +156,6 @@ export function useRetry(item: ActivityItem) {
   const client = useQueryClient()
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
-    isInOrder: true,
     mutationFn: () => call(retryCall.method, retryPath(item.id), { readsRefusal: true }),
     onSuccess: () => {
       const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }

@@ -108,7 +108,7 @@ export async function changePerson(change: () => Promise<string | undefined>): P
   } catch (error) {
     // Without the backend's own answer, nobody knows whether it has changed the session. What it says now belongs to
     // the result of this call.
-    if (!(error instanceof ApiError && (error.status ?? 500) < 500)) {
+    if (!(error instanceof ApiError && error.isRefusal)) {
       tellOtherTabs(undefined)
       await hearPerson(undefined)
     }
@@ -175,7 +175,7 @@ function listen(): void {
   }
   globalThis.personChannel.onmessage = ({ data }) => {
     if (data?.saved === undefined) void hearPerson(typeof data === 'string' ? data : undefined)
-    else if (data.saved === page.person) void queryClient.refetchQueries({ queryKey: rulesKey })
+    else if (data.saved === page.person) void queryClient.invalidateQueries({ queryKey: rulesKey })
   }
 }
 
@@ -189,4 +189,5 @@ window.addEventListener('pageshow', ({ persisted }) => {
   listen()
   // What the other tabs said meanwhile is lost.
   void hearPerson(undefined)
+  void queryClient.invalidateQueries({ queryKey: rulesKey })
 })

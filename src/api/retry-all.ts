@@ -19,7 +19,6 @@ export function useRetryAll() {
   const queryClient = useQueryClient()
   return useSingleMutation({
     mutationKey: ['retry-all', 'messages'],
-    isInOrder: true,
     mutationFn: (which: Which) => getJson(path + queryOf(which), retryAllAnswer, { method }),
     // Also after a failure: the answer may be lost.
     onSettled: () => {

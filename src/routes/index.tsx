@@ -5,7 +5,10 @@ import { config } from '../config.ts'
 import { Dashboard } from '../dashboard/Dashboard.tsx'
 
 export const Route = createFileRoute('/')({
-  loader: ({ context: { queryClient } }) => {
+  loader: ({ cause, context: { queryClient } }) => {
+    // §4: the rules load when the dashboard opens. Another tab may have saved since the last time.
+    if (cause === 'enter')
+      void queryClient.invalidateQueries({ queryKey: rulesQuery.queryKey, refetchType: 'none' })
     // Start all calls at the same time, and do not await them. The query cache logs failures. The boot script starts
     // them even earlier (build/boot.ts).
     queryClient.query(connectionStatusQuery(config.crm)).catch(() => {})
