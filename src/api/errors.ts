@@ -13,6 +13,10 @@ const messages = {
   unknown: 'The reason is unknown',
 }
 
+type Details = Partial<Pick<ApiError, 'status' | 'code' | 'person' | 'field' | 'cause'>> & {
+  sentence?: string | undefined
+}
+
 /**
  * The error of every query and mutation (`Register` in query-client.ts). Users see its message. It contains no address
  * and no body of an answer, because both may contain an authorization code. Only a call that has nothing to do
@@ -29,28 +33,11 @@ export class ApiError extends Error {
   /** The first field of the answer that could not be understood, such as `items.0.state`. For the log. */
   readonly field: string | undefined
 
-  constructor(
-    kind: ApiError['kind'],
-    {
-      status,
-      code,
-      sentence,
-      person,
-      field,
-      cause,
-    }: Partial<Record<'code' | 'sentence' | 'person' | 'field', string | undefined>> & {
-      status?: number
-      cause?: unknown
-    } = {},
-  ) {
-    super(sentence ?? (kind === 'status' ? `${messages.status} (${status})` : messages[kind]), {
-      cause,
-    })
+  constructor(kind: ApiError['kind'], { sentence, cause, ...details }: Details = {}) {
+    const words = kind === 'status' ? `${messages.status} (${details.status})` : messages[kind]
+    super(sentence ?? words, { cause })
     this.kind = kind
-    this.status = status
-    this.code = code
-    this.person = person
-    this.field = field
+    Object.assign(this, details)
   }
 
   /** Whether the call has changed nothing, for certain: the server refused it, or it was not made. */
