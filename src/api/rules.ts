@@ -43,6 +43,10 @@ export const rulesQuery = callOptions({
   meta: { action: 'Loading rules' },
 })
 
+/** Lets the next call of the query load the rules again. */
+export const expireRules = (queryClient: QueryClient) =>
+  queryClient.invalidateQueries({ queryKey: rulesKey, refetchType: 'none' })
+
 export const useRules = () => useQuery(rulesQuery)
 
 /** What is saved, as far as the page knows (nothing until loaded, §4), and whether it is certain. */

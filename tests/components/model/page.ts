@@ -46,6 +46,8 @@ export class Page {
   constructor(initial: ConstructorParameters<typeof Model>[0]) {
     vi.setSystemTime(start)
     server.resetHandlers()
+    // A run may end before its rules have loaded, and with them the ticks of the page before.
+    window.sessionStorage.clear()
     setOnline(true)
     this.#backend = startBackend({
       connected: new Set(initial.connected.map(idOf)),
