@@ -155,6 +155,14 @@ export async function hearFromOtherTab(said: string | null | { saved: string }):
   listener?.close()
 }
 
+/** The user leaves the page, and comes back to it as it was: out of the browser's back-forward cache. */
+export function comeOutOfCache(): void {
+  act(() => {
+    window.dispatchEvent(new Event('pagehide'))
+    window.dispatchEvent(Object.assign(new Event('pageshow'), { persisted: true }))
+  })
+}
+
 /** Reports to the page that the browser went offline or online. */
 export function setOnline(isOnline: boolean): void {
   vi.spyOn(navigator, 'onLine', 'get').mockReturnValue(isOnline)

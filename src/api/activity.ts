@@ -16,7 +16,7 @@ import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey, featuresKey } from './keys.ts'
 import { currentTurn } from './person.ts'
-import { callOptions, whileFailed } from './query-client.ts'
+import { callOptions, whenShown, whileFailed } from './query-client.ts'
 import { queryString } from './query-string.ts'
 
 /** What is listed; undefined for everything. Without the feature `activity-search`, only the state. */
@@ -72,9 +72,6 @@ const pagesQuery = (filter: ActivityFilter) =>
     // The next visit begins with the newest messages.
     gcTime: 0,
     refetchInterval: (query) => query.state.data === undefined && whileFailed(query),
-    // An older page that failed makes all pages stale.
-    refetchOnWindowFocus: false,
-    refetchOnReconnect: false,
     meta: { action: 'Loading messages' },
   })
 
@@ -84,6 +81,7 @@ const refreshQuery = (filter: ActivityFilter) =>
     queryKey: [...refreshKey, filter],
     queryFn: ({ client }) => refresh(client, filter),
     initialData: unchanged,
+    ...whenShown,
     staleTime: refreshMs,
     gcTime: 0,
     // Query pauses this while the page is hidden.

@@ -27,7 +27,13 @@ const http = ky.create({
   // ky's error reads the body, which may never end, and its message contains the address.
   throwHttpErrors: false,
   hooks: { afterResponse: [({ response }) => noticeDate(response)] },
-  fetch: (request, init) => takeStarted(request) ?? fetch(request, init),
+  fetch: async (request, init) => {
+    try {
+      return await (takeStarted(request) ?? fetch(request, init))
+    } catch (error) {
+      throw error instanceof Error ? new ApiError('network') : error
+    }
+  },
 })
 
 /**
@@ -59,8 +65,7 @@ export function getJson<Schema extends GenericSchema>(
     // Not the answer to a call for the former person. The refusal of a change is noticed by its mutation.
     if (method === 'GET' && begun === currentTurn()) noticePerson(personIn(response))
     await assertOk(response, readsRefusal && request)
-    // Call json() on the request. Its timeout includes the body; on the response there is none.
-    const { success, output, issues } = safeParse(answer, await request.json())
+    const { success, output, issues } = safeParse(answer, await readJson(request))
     if (!success) throw new ApiError('format', { field: getDotPath(issues[0]) ?? undefined })
     return output
   })
@@ -119,6 +124,16 @@ function dropBody(response: Response): void {
   response.body?.cancel().catch(() => {})
 }
 
+/** Call json() on the request. Its timeout includes the body; on the response there is none. */
+async function readJson(request: ResponsePromise): Promise<unknown> {
+  try {
+    return await request.json()
+  } catch (error) {
+    if (isTimeoutError(error)) throw error
+    throw new ApiError(error instanceof SyntaxError ? 'format' : 'network')
+  }
+}
+
 async function asApiError<T>(run: () => Promise<T>): Promise<T> {
   try {
     const answer = await run()
@@ -126,14 +141,16 @@ async function asApiError<T>(run: () => Promise<T>): Promise<T> {
     return answer
   } catch (error) {
     const failure = apiErrorOf(error)
-    noticeAnswer(failure.kind !== 'network' && failure.kind !== 'timeout')
+    // A fault of our own says nothing about the server.
+    if (failure.kind !== 'unknown') {
+      noticeAnswer(failure.kind !== 'network' && failure.kind !== 'timeout')
+    }
     throw failure
   }
 }
 
 function apiErrorOf(error: unknown): ApiError {
   if (error instanceof ApiError) return error
-  if (!(error instanceof Error)) return new ApiError('unknown')
   if (isTimeoutError(error)) return new ApiError('timeout')
-  return new ApiError(error instanceof SyntaxError ? 'format' : 'network')
+  return new ApiError('unknown', error instanceof Error ? { cause: error } : {})
 }

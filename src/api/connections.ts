@@ -1,4 +1,5 @@
-import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
+import { notifyManager, type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useSyncExternalStore } from 'react'
 import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import type { FeatureName } from '../../contract/features.ts'
 import { config } from '../config.ts'
@@ -17,15 +18,8 @@ export const connectionStatusQuery = (provider: Provider) =>
   callOptions({
     queryKey: [...statusKey, provider.id],
     queryFn: () => loadStatus(provider),
-    // The route starts the query when the dashboard opens. Components that mount do not repeat it.
+    // The route starts the query when the dashboard opens, so the components that mount do not repeat it.
     staleTime: 5000,
-    // Components show a status after the query has finished. Their mount must not restart the
-    // query.
-    refetchOnMount: false,
-    retryOnMount: false,
-    // The user may have connected in another tab.
-    refetchOnWindowFocus: 'always',
-    refetchOnReconnect: 'always',
     meta: { action: `Loading the ${provider.name} connection status` },
   })
 
@@ -33,6 +27,9 @@ export function useConnectionStatus(provider: Provider) {
   const hasFailed = useFailedAuthorization(provider) !== undefined
   return useQuery({
     ...connectionStatusQuery(provider),
+    // The user may have connected in another tab.
+    refetchOnWindowFocus: 'always',
+    refetchOnReconnect: 'always',
     // The server may still complete an authorization of which the page got no answer, or find out that a broken
     // connection works again.
     refetchInterval: (query) => {
@@ -47,10 +44,11 @@ export const useIsConnected = (provider: Provider): boolean =>
 
 /** What the callback page said of this provider; undefined if the last authorization has not failed. */
 export function useFailedAuthorization({ id, name }: Provider): string | undefined {
-  const callbacks = useQueryClient()
-    .getQueryCache()
-    .findAll({ queryKey: [...callbackKey, id] })
-  const error = callbacks.at(-1)?.state.error
+  const cache = useQueryClient().getQueryCache()
+  const error = useSyncExternalStore(
+    (listener) => cache.subscribe(notifyManager.batchCalls(listener)),
+    () => cache.findAll({ queryKey: [...callbackKey, id] }).at(-1)?.state.error,
+  )
   return error ? authorizationFailure(name, error) : undefined
 }
 
@@ -58,12 +56,7 @@ export const authorizationFailure = (name: string, { kind, message }: ApiError):
   `${name} connection failed: ${kind === 'unknown' ? `${name} OAuth failed unexpectedly` : message}`
 
 /** The status for the account menu, also on a screen without connections: no call when the user looks at that again. */
-export const useKnownStatus = (provider: Provider) =>
-  useQuery({
-    ...connectionStatusQuery(provider),
-    refetchOnWindowFocus: false,
-    refetchOnReconnect: false,
-  })
+export const useKnownStatus = (provider: Provider) => useQuery(connectionStatusQuery(provider))
 
 /**
  * The `enabled` of a query that the backend answers only while a service is connected, and only if it offers the
@@ -90,7 +83,6 @@ export function useDisconnect(provider: Provider) {
   const { queryKey } = connectionStatusQuery(provider)
   return useSingleMutation({
     mutationKey: ['disconnect', provider.id],
-    isInOrder: true,
     mutationFn: () => call('DELETE', pathOf(endpoints.disconnect, provider.id)),
     onSuccess: async () => {
       // An answer to an earlier call must not restore the connection.

@@ -9,8 +9,12 @@ const messages = {
   former: 'The page shows another person',
   /** The user must connect both services first, so no call was made (§5). Nobody logs this. */
   unconnected: 'Connect both services first',
-  /** What was thrown is no Error. */
+  /** A fault of our own. The log has its cause. */
   unknown: 'The reason is unknown',
+}
+
+type Details = Partial<Pick<ApiError, 'status' | 'code' | 'person' | 'field' | 'cause'>> & {
+  sentence?: string | undefined
 }
 
 /**
@@ -29,23 +33,16 @@ export class ApiError extends Error {
   /** The first field of the answer that could not be understood, such as `items.0.state`. For the log. */
   readonly field: string | undefined
 
-  constructor(
-    kind: ApiError['kind'],
-    {
-      status,
-      code,
-      sentence,
-      person,
-      field,
-    }: Partial<Record<'code' | 'sentence' | 'person' | 'field', string | undefined>> & {
-      status?: number
-    } = {},
-  ) {
-    super(sentence ?? (kind === 'status' ? `${messages.status} (${status})` : messages[kind]))
+  constructor(kind: ApiError['kind'], { sentence, cause, ...details }: Details = {}) {
+    const words = kind === 'status' ? `${messages.status} (${details.status})` : messages[kind]
+    super(sentence ?? words, { cause })
     this.kind = kind
-    this.status = status
-    this.code = code
-    this.person = person
-    this.field = field
+    Object.assign(this, details)
+  }
+
+  /** Whether the call has changed nothing, for certain: the server refused it, or it was not made. */
+  get isRefusal(): boolean {
+    const { status = 0 } = this
+    return this.kind === 'unconnected' || (status >= 400 && status < 500)
   }
 }

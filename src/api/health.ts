@@ -19,12 +19,11 @@ export const healthQuery = callOptions({
     return health
   },
   retry: false,
-  // The query may fail before the page mounts. refetchInterval repeats it, so the mount does not.
-  retryOnMount: false,
   staleTime: Infinity,
   gcTime: Infinity,
   refetchInterval: ({ state }) => (state.data === undefined ? healthRetryMs : false),
-  // This refetch happens only while the backend is down: a successful answer is never stale.
+  // These refetches happen only while the backend is down: a successful answer is never stale.
+  refetchOnWindowFocus: true,
   refetchOnReconnect: true,
   meta: { action: 'Checking the backend' },
 })

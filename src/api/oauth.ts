@@ -73,10 +73,6 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
     retryDelay: 1000,
     staleTime: Infinity,
     gcTime: Infinity,
-    retryOnMount: false,
-    refetchOnMount: false,
-    refetchOnWindowFocus: false,
-    refetchOnReconnect: false,
     meta: { action: `Connecting ${provider.name}` },
   })
 

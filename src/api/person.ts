@@ -1,5 +1,4 @@
 import { focusManager, type QueryClient } from '@tanstack/react-query'
-import { useSyncExternalStore } from 'react'
 import { personHeader } from '../../contract/endpoints.ts'
 import { ApiError } from './errors.ts'
 import {
@@ -11,6 +10,7 @@ import {
   rulesKey,
   statusKey,
 } from './keys.ts'
+import { createStore } from './store.ts'
 
 /**
  * Everything on a page is about one person. The person can change at any time: a callback or a sign-out in
@@ -19,21 +19,20 @@ import {
  * (docs/decisions.md, 505).
  */
 
-let page = {
+const page = createStore({
   /** The name of the person whose data the page shows. Undefined if no answer has named one. */
   person: undefined as string | undefined,
   /** Grows whenever everything is forgotten. What began before the last time is of the former person. */
   turn: 0,
   /** Whether the person's session has ended without a sign-out on this page. */
   hasEnded: false,
-}
+})
 /** The client with the data of the page. */
 let queryClient: QueryClient
-const listeners = new Set<() => void>()
 
-export const currentTurn = (): number => page.turn
+export const currentTurn = (): number => page.get().turn
 
-export const shownPerson = (): string | undefined => page.person
+export const shownPerson = (): string | undefined => page.get().person
 
 /**
  * Whether it is not known yet who somebody is: there is no session, or only one that waits for the CRM's answer. What
@@ -42,27 +41,13 @@ export const shownPerson = (): string | undefined => page.person
 export const isNobodyYet = (person: string | undefined): boolean =>
   person?.startsWith('nobody') === true
 
-/** Calls a function after each change of `page`. @returns a function that ends this. */
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  return () => {
-    listeners.delete(listener)
-  }
-}
+export const usePerson = (): string | undefined => page.use(({ person }) => person)
 
-export const usePerson = (): string | undefined => useSyncExternalStore(subscribe, shownPerson)
-
-export const useHasSessionEnded = (): boolean =>
-  useSyncExternalStore(subscribe, () => page.hasEnded)
-
-function setPage(change: Partial<typeof page>): void {
-  page = { ...page, ...change }
-  for (const listener of listeners) listener()
-}
+export const useHasSessionEnded = (): boolean => page.use(({ hasEnded }) => hasEnded)
 
 /** @throws ApiError of the kind `former` if everything was forgotten since this turn. */
 export function assertSamePerson(begun: number): void {
-  if (begun !== page.turn) throw new ApiError('former')
+  if (begun !== currentTurn()) throw new ApiError('former')
 }
 
 /** The name of the person in an answer. Undefined if the answer does not say. */
@@ -72,7 +57,8 @@ export function personIn(response: Response): string | undefined {
 
 /** The header of a call that changes something. The backend refuses it for another person. */
 export function shownPersonHeader(): Record<string, string> {
-  return page.person === undefined ? {} : { [personHeader]: page.person }
+  const person = shownPerson()
+  return person === undefined ? {} : { [personHeader]: person }
 }
 
 /**
@@ -80,8 +66,8 @@ export function shownPersonHeader(): Record<string, string> {
  * everything and loads it again.
  */
 export function noticePerson(named: string | undefined): void {
-  if (named === undefined || named === page.person) return
-  if (page.person === undefined) setPage({ person: named })
+  if (named === undefined || named === shownPerson()) return
+  if (shownPerson() === undefined) page.set({ ...page.get(), person: named })
   else forgetPerson(named, named === 'nobody')
 }
 
@@ -90,10 +76,10 @@ export function noticePerson(named: string | undefined): void {
  * with nothing. If nobody knows who it is, the backend is asked, and one that names nobody counts as another person.
  */
 async function hearPerson(named: string | undefined): Promise<void> {
-  const { person } = page
+  const person = shownPerson()
   if (person !== undefined && (named === undefined || named === person)) {
     // An answer to another call may have come before that of the sign-out.
-    setPage({ hasEnded: false })
+    page.set({ ...page.get(), hasEnded: false })
     void resetFeatures(queryClient)
     await reloadStatuses(queryClient)
   } else forgetPerson(named)
@@ -108,7 +94,7 @@ export async function changePerson(change: () => Promise<string | undefined>): P
   } catch (error) {
     // Without the backend's own answer, nobody knows whether it has changed the session. What it says now belongs to
     // the result of this call.
-    if (!(error instanceof ApiError && (error.status ?? 500) < 500)) {
+    if (!(error instanceof ApiError && error.isRefusal)) {
       tellOtherTabs(undefined)
       await hearPerson(undefined)
     }
@@ -118,10 +104,10 @@ export async function changePerson(change: () => Promise<string | undefined>): P
 
 /** Forgets everything of the person on the page, and loads it again for the one who is named. */
 function forgetPerson(person: string | undefined, hasEnded = false): void {
-  const keepsTicks = isNobodyYet(page.person) && person !== 'nobody'
+  const keepsTicks = isNobodyYet(shownPerson()) && person !== 'nobody'
   // The boot script may have started calls that the app has not made yet.
   globalThis.startedCalls?.clear()
-  setPage({ person, hasEnded, turn: page.turn + 1 })
+  page.set({ person, hasEnded, turn: currentTurn() + 1 })
   // This also drops the answers that are on their way.
   if (!keepsTicks) void queryClient.resetQueries({ queryKey: draftKey })
   void queryClient.resetQueries({ queryKey: personKey })
@@ -130,10 +116,10 @@ function forgetPerson(person: string | undefined, hasEnded = false): void {
 
 /** Calls a function after each end of a turn. @returns a function that ends this. */
 export function onNextPerson(listener: () => void): () => void {
-  let last = page.turn
-  return subscribe(() => {
-    if (last === page.turn) return
-    last = page.turn
+  let last = currentTurn()
+  return page.subscribe(() => {
+    if (last === currentTurn()) return
+    last = currentTurn()
     listener()
   })
 }
@@ -141,7 +127,7 @@ export function onNextPerson(listener: () => void): () => void {
 /** Begins a page of which nothing is known, and listens to the other tabs. */
 export function beginPage(client: QueryClient): void {
   queryClient = client
-  setPage({ person: undefined, hasEnded: false, turn: page.turn + 1 })
+  page.set({ person: undefined, hasEnded: false, turn: currentTurn() + 1 })
   listen()
 }
 
@@ -151,7 +137,7 @@ export function beginPage(client: QueryClient): void {
  */
 export const watchFocus = () =>
   focusManager.subscribe(() => {
-    if (page.person === undefined) return
+    if (shownPerson() === undefined) return
     void queryClient.invalidateQueries({ queryKey: statusKey, refetchType: 'none' })
   })
 
@@ -162,7 +148,13 @@ function tellOtherTabs(named: string | undefined): void {
 
 /** Tells the other tabs that this person has saved rules. With a backend of §7, they could show another person. */
 export function tellSave(): void {
-  if (page.person !== undefined) globalThis.personChannel?.postMessage({ saved: page.person })
+  const saved = shownPerson()
+  if (saved !== undefined) globalThis.personChannel?.postMessage({ saved })
+}
+
+/** Another tab has saved rules, or may have. */
+function reloadRules(): void {
+  void queryClient.invalidateQueries({ queryKey: rulesKey })
 }
 
 function listen(): void {
@@ -175,7 +167,7 @@ function listen(): void {
   }
   globalThis.personChannel.onmessage = ({ data }) => {
     if (data?.saved === undefined) void hearPerson(typeof data === 'string' ? data : undefined)
-    else if (data.saved === page.person) void queryClient.refetchQueries({ queryKey: rulesKey })
+    else if (data.saved === shownPerson()) reloadRules()
   }
 }
 
@@ -189,4 +181,5 @@ window.addEventListener('pageshow', ({ persisted }) => {
   listen()
   // What the other tabs said meanwhile is lost.
   void hearPerson(undefined)
+  reloadRules()
 })

@@ -4,13 +4,14 @@ import { config } from '../config.ts'
 import { getJson } from './client.ts'
 import { useCanAsk } from './connections.ts'
 import { featuresKey } from './keys.ts'
-import { callOptions, whileFailed } from './query-client.ts'
+import { callOptions, whenShown, whileFailed } from './query-client.ts'
 
 const { feature, path } = previewCall
 
 const previewQuery = callOptions({
   queryKey: [...featuresKey, 'preview'],
   queryFn: () => getJson(path, previewAnswer, { readsRefusal: true }),
+  ...whenShown,
   // The backend needs seconds to count, and a week changes slowly.
   staleTime: 10 * 60_000,
   refetchInterval: (query) => (isCounting(query.state.data) ? 2_000 : whileFailed(query)),

@@ -6,7 +6,7 @@ import {
   queryOptions,
   type UnusedSkipTokenOptions,
 } from '@tanstack/react-query'
-import type { ApiError } from './errors.ts'
+import { ApiError } from './errors.ts'
 import type { CallKey } from './keys.ts'
 import { beginPage, noticePerson } from './person.ts'
 
@@ -19,7 +19,7 @@ declare module '@tanstack/react-query' {
   interface Register {
     queryMeta: Meta
     mutationMeta: Meta
-    // client.ts and person.ts throw nothing else.
+    // client.ts and person.ts throw nothing else. Anything else is a fault of our own, which `logFailure` shows.
     defaultError: ApiError
   }
 }
@@ -39,6 +39,14 @@ export const againMs = 10_000
 /** A `refetchInterval`: what failed is loaded again while it is on screen. */
 export const whileFailed = ({ state }: { state: { status: string } }): number | false =>
   state.status === 'error' && againMs
+
+/** For what is loaded again when it is shown again, if it is older than its `staleTime`. */
+export const whenShown = {
+  retryOnMount: true,
+  refetchOnMount: true,
+  refetchOnWindowFocus: true,
+  refetchOnReconnect: true,
+} as const
 
 /** Retries a read once after a fault that may be temporary, but not after a 4xx or a timeout. */
 function retryRead(failureCount: number, { kind, status = 0 }: ApiError): boolean {
@@ -67,6 +75,11 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
         retryDelay: retryDelayMs,
         // With 'online', Query would send an offline call later, without the user's knowledge.
         networkMode: 'always',
+        // A call is made when its screen opens. Only some are repeated by themselves, and say so.
+        retryOnMount: false,
+        refetchOnMount: false,
+        refetchOnWindowFocus: false,
+        refetchOnReconnect: false,
       },
       mutations: { networkMode: 'always' },
     },
@@ -75,7 +88,12 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   return queryClient
 }
 
-export function logFailure(meta: Meta | undefined, { kind, message, field }: ApiError): void {
+export function logFailure(meta: Meta | undefined, error: ApiError): void {
+  const { kind, message, field } = error
   if (kind === 'former' || kind === 'unconnected') return
-  console.error(`${meta?.action ?? 'A call'} failed: ${message}${field ? ` (${field})` : ''}`)
+  const text = `${meta?.action ?? 'A call'} failed: ${message}${field ? ` (${field})` : ''}`
+  // Only of a fault of our own. Another cause may contain an address with an authorization code.
+  const cause = error instanceof ApiError ? error.cause : error
+  if (cause === undefined) console.error(text)
+  else console.error(text, cause)
 }

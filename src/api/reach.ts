@@ -1,4 +1,4 @@
-import { useSyncExternalStore } from 'react'
+import { createStore } from './store.ts'
 
 /**
  * Whether the page reaches the server. Otherwise it may show old data. The browser can be wrong in both ways, so any
@@ -6,29 +6,16 @@ import { useSyncExternalStore } from 'react'
  */
 type Reach = 'answered' | 'unanswered' | 'offline'
 
-let reach: Reach = navigator.onLine ? 'answered' : 'offline'
-const listeners = new Set<() => void>()
+const reach = createStore<Reach>(navigator.onLine ? 'answered' : 'offline')
 
-function setReach(next: Reach): void {
-  reach = next
-  for (const listener of listeners) listener()
-}
-
-window.addEventListener('offline', () => setReach('offline'))
+window.addEventListener('offline', () => reach.set('offline'))
 // The calls that it causes tell more.
-window.addEventListener('online', () => setReach('answered'))
+window.addEventListener('online', () => reach.set('answered'))
 
 /** Tells whether the server has answered a call, in whatever way. */
 export function noticeAnswer(isAnswer: boolean): void {
-  setReach(isAnswer ? 'answered' : navigator.onLine ? 'unanswered' : 'offline')
+  reach.set(isAnswer ? 'answered' : navigator.onLine ? 'unanswered' : 'offline')
 }
 
 /** Whether the last call got an answer, or the browser has gone offline since. */
-export const useReach = (): Reach => useSyncExternalStore(subscribe, () => reach)
-
-function subscribe(listener: () => void): () => void {
-  listeners.add(listener)
-  return () => {
-    listeners.delete(listener)
-  }
-}
+export const useReach = (): Reach => reach.use((now) => now)

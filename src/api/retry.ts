@@ -17,7 +17,6 @@ export function useRetryAll() {
   const queryClient = useQueryClient()
   return useSingleMutation({
     mutationKey: ['retry-all', 'messages'],
-    isInOrder: true,
     mutationFn: (messages: RetriedMessages) =>
       getJson(path + queryString(messages), retryAllAnswer, { method, readsRefusal: true }),
     // Also after a failure: the answer may be lost.
@@ -33,7 +32,6 @@ export function useRetry(item: ActivityItem) {
   const queryClient = useQueryClient()
   return useSingleMutation({
     mutationKey: ['retry-message', item.id],
-    isInOrder: true,
     mutationFn: () => call(retryCall.method, retryPath(item.id), { readsRefusal: true }),
     onSuccess: () => {
       const waiting: ActivityItem = { ...item, state: 'waiting', reason: null, nextTryAt: null }

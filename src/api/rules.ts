@@ -1,99 +1,117 @@
 import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
-import { useCallback, useEffect } from 'react'
+import { useCallback } from 'react'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
-import { config } from '../config.ts'
 import { call, getJson } from './client.ts'
-import { areConnected, useConnectionStatus } from './connections.ts'
+import { areConnected } from './connections.ts'
 import {
-  draftQuery,
-  dropSavedDraft,
-  keepTicks,
+  type Changes,
+  changed,
+  draftOf,
+  dropSavedChanges,
   type RuleIds,
-  savedRules,
-  selectionOf,
+  restoreDraft,
   setDraft,
-  union,
+  useDraft,
 } from './draft.ts'
 import { ApiError } from './errors.ts'
 import { reloadStatuses, rulesKey } from './keys.ts'
-import { assertSamePerson, currentTurn, tellSave } from './person.ts'
+import { currentTurn, tellSave } from './person.ts'
 import { callOptions, logFailure, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
-const loadRules = () => getJson(endpoints.rules.path, rulesAnswer)
+async function loadRules(queryClient: QueryClient) {
+  const begun = currentTurn()
+  const answer = await getJson(endpoints.rules.path, rulesAnswer)
+  if (begun === currentTurn()) {
+    restoreDraft(queryClient)
+    if (!isSaving(queryClient)) dropSavedChanges(queryClient, answer.rules)
+  }
+  return answer
+}
 
 export const rulesQuery = callOptions({
   queryKey: rulesKey,
-  queryFn: async ({ client }) => {
-    const begun = currentTurn()
-    const answer = await loadRules()
-    if (begun === currentTurn()) keepTicks(client, answer.rules, isSaving(client))
-    return answer
-  },
-  // The dashboard loads the rules once, when it opens (§4). Until they are known, it tries again.
+  queryFn: ({ client }) => loadRules(client),
+  // The dashboard loads the rules when it opens (§4). Otherwise it loads them only while they are unknown, or while it is
+  // unknown what the server has stored.
   staleTime: Infinity,
   gcTime: Infinity,
-  retryOnMount: false,
-  refetchOnMount: false,
-  refetchOnWindowFocus: ({ state }) => state.data === undefined && 'always',
-  refetchOnReconnect: ({ state }) => state.data === undefined && 'always',
+  refetchOnWindowFocus: true,
+  refetchOnReconnect: true,
   refetchInterval: whileFailed,
   meta: { action: 'Loading rules' },
 })
 
+/** Lets the next call of the query load the rules again. */
+export const expireRules = (queryClient: QueryClient) =>
+  queryClient.invalidateQueries({ queryKey: rulesKey, refetchType: 'none' })
+
 export const useRules = () => useQuery(rulesQuery)
 
-/** The selected rules: the draft, or without a draft the server's (none until loaded, §4). */
+/** What is saved, as far as the page knows (nothing until loaded, §4), and whether it is certain. */
+function savedRules(queryClient: QueryClient): { saved: RuleIds; isCertain: boolean } {
+  const { data, isInvalidated } = queryClient.getQueryState(rulesQuery.queryKey) ?? {}
+  return { saved: data?.rules ?? [], isCertain: data !== undefined && isInvalidated === false }
+}
+
+/** The selected rules: the saved ones (none until loaded, §4) with the unsaved changes. */
 export function useRuleSelection() {
   const queryClient = useQueryClient()
-  const draft = useQuery(draftQuery).data
-  const saved = useQuery(rulesQuery).data?.rules ?? []
+  const changes = useDraft()
+  const saved = useRules().data?.rules ?? []
 
   /** Adds or removes a rule. Does nothing if the user cannot tick this rule now (§5). */
   const toggle = useCallback(
     (id: string): void => {
       if (!availableRuleIds.has(id)) return
-      const selected = selectionOf(queryClient)
-      setDraft(
-        queryClient,
-        selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id],
-      )
-      if (!isSaving(queryClient)) dropSavedDraft(queryClient)
+      const changes = draftOf(queryClient)
+      const { saved, isCertain } = savedRules(queryClient)
+      const isTicked = changes[id] ?? saved.includes(id)
+      setDraft(queryClient, { ...changes, [id]: !isTicked })
+      // Otherwise the user may take back what the server has stored, and the page does not know it.
+      if (isCertain && !isSaving(queryClient)) dropSavedChanges(queryClient, saved)
     },
     [queryClient],
   )
 
   return {
-    selected: draft ?? saved,
-    isUnsaved: draft !== null,
+    selected: changed(saved, changes),
+    changes,
+    isUnsaved: Object.keys(changes).length > 0,
     toggle,
-    /** Drops the draft. */
-    discard: () => setDraft(queryClient, null),
+    /** Drops the changes. */
+    discard: () => setDraft(queryClient, {}),
   }
 }
 
 const saveKey = ['save', 'rules'] as const
 
-/** During a save, what the server holds is unknown. So no draft equals it. */
-function isSaving(queryClient: QueryClient): boolean {
+/** During a save, what the server holds is unknown. So it contains no change already. */
+export function isSaving(queryClient: QueryClient): boolean {
   return queryClient.isMutating({ mutationKey: saveKey }) > 0
 }
 
+/** Whether a save is under way that leaves no change unsaved. */
+export function isAllBeingSaved(queryClient: QueryClient): boolean {
+  const saves = queryClient.getMutationCache()
+  const changes = draftOf(queryClient)
+  const save = saves.find<void, ApiError, Changes>({ mutationKey: saveKey, status: 'pending' })
+  const sent = save?.state.variables
+  return sent !== undefined && Object.keys(changes).every((id) => changes[id] === sent[id])
+}
+
 /**
- * Saves a selection if both services are connected. Otherwise it makes no call, and `isRefused` says so until they are
- * (§5). If the saved rules are unknown, it loads them first.
+ * Saves changes: sends the saved rules with these changes. If both services are not connected, it makes no call (§5), and
+ * the error is of the kind `unconnected`.
  */
 export function useSaveRules() {
   const queryClient = useQueryClient()
-  const statuses = [useConnectionStatus(config.crm), useConnectionStatus(config.chat)]
-  const canSave = statuses.every((status) => status.data?.connected)
-  const save = useSingleMutation<RuleIds, RuleIds>({
+  return useSingleMutation({
     mutationKey: saveKey,
-    isInOrder: true,
-    mutationFn: async (selected) => {
+    mutationFn: async (changes: Changes) => {
       if (!areConnected(queryClient)) throw new ApiError('unconnected')
-      const rules = await withUnknownRules(queryClient, selected)
+      const rules = changed(await loadUncertainRules(queryClient), changes)
       await call('POST', endpoints.saveRules.path, {
         json: { rules: [...rules] } satisfies SaveRulesBody,
       })
@@ -106,45 +124,25 @@ export function useSaveRules() {
       tellSave()
     },
     onSettled: (_rules, error) => {
-      // A change made during the save stays in the draft.
-      dropSavedDraft(queryClient)
+      // The server may have stored the rules although its answer did not arrive.
+      if (error && !error.isRefusal) void queryClient.invalidateQueries({ queryKey: rulesKey })
+      const { saved, isCertain } = savedRules(queryClient)
+      // A change made during the save stays.
+      if (isCertain) dropSavedChanges(queryClient, saved)
       // The backend refuses the rules of a user who is not connected.
       if (error?.status === 409) void reloadStatuses(queryClient)
     },
     meta: { action: 'Saving rules' },
   })
-
-  const { isSuccess, reset } = save
-  const wasRefused = save.error?.kind === 'unconnected'
-  // A success was about connections that have ended. A refusal ends when both services are connected, so a later
-  // disconnect does not show it again. Wait for both statuses. Otherwise their order would decide whether it ends.
-  const isOver = canSave ? wasRefused && !statuses.some((status) => status.isFetching) : isSuccess
-  useEffect(() => {
-    if (isOver) reset()
-  }, [isOver, reset])
-
-  return {
-    ...save,
-    canSave,
-    isRefused: wasRefused && !canSave,
-    isError: save.isError && !wasRefused,
-    isSaved: isSuccess && canSave,
-  }
 }
 
-/**
- * Returns the rules to save. If the saved rules are unknown, loads them and adds them to the selection, because the
- * selection then contains only the new ticks. If loading fails, returns only the selection (§8).
- */
-async function withUnknownRules(queryClient: QueryClient, selected: RuleIds): Promise<RuleIds> {
-  if (queryClient.getQueryData(rulesKey) !== undefined) return selected
-  const begun = currentTurn()
-  // Not the query: Query can pause that in a hidden tab, until nothing waits for this save any more.
-  const answer = await loadRules().catch((error) => logFailure(rulesQuery.meta, error))
-  assertSamePerson(begun)
-  if (answer) {
-    keepTicks(queryClient, answer.rules, false)
-    queryClient.setQueryData(rulesQuery.queryKey, answer)
+/** Returns the saved rules. Loads them first unless they are certain; if that fails, they are the last known ones (§8). */
+async function loadUncertainRules(queryClient: QueryClient): Promise<RuleIds> {
+  if (!savedRules(queryClient).isCertain) {
+    const begun = currentTurn()
+    // Not the query: Query can pause that in a hidden tab, until nothing waits for this save any more.
+    const answer = await loadRules(queryClient).catch((error) => logFailure(rulesQuery.meta, error))
+    if (answer && begun === currentTurn()) queryClient.setQueryData(rulesQuery.queryKey, answer)
   }
-  return union(savedRules(queryClient), selected)
+  return savedRules(queryClient).saved
 }

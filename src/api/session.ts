@@ -9,7 +9,6 @@ const { method, path } = endSessionCall
 export function useEndSession() {
   return useSingleMutation({
     mutationKey: ['end-session', 'own'],
-    isInOrder: true,
     isOfBrowser: true,
     mutationFn: () => changePerson(() => call(method, path, { readsRefusal: true })),
     meta: { action: 'Signing out of this browser' },
@@ -20,7 +19,6 @@ export function useEndSession() {
 export function useEndOtherSessions() {
   return useSingleMutation({
     mutationKey: ['end-other-sessions', 'user'],
-    isInOrder: true,
     mutationFn: () => call(method, path, { searchParams: { others: 'true' }, readsRefusal: true }),
     meta: { action: 'Signing out of all other browsers' },
   })

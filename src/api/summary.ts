@@ -6,7 +6,7 @@ import type { Provider } from '../parse-config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey } from './keys.ts'
-import { callOptions } from './query-client.ts'
+import { callOptions, whenShown } from './query-client.ts'
 import { queryString } from './query-string.ts'
 
 /** How many days the summary covers, until today. */
@@ -18,6 +18,7 @@ const summaryQuery = callOptions({
   queryKey: [...activityKey, 'summary'],
   queryFn: () =>
     getJson(path + queryString({ days: summaryDays }), summaryAnswer, { readsRefusal: true }),
+  ...whenShown,
   staleTime: 10_000,
   // Query pauses this while the page is hidden. All components that use the query cause one call, because
   // each answer restarts their timers.

@@ -1,5 +1,5 @@
 import { useQueryClient } from '@tanstack/react-query'
-import { type TestAnswer, testAnswer, testCall } from '../../contract/features/test-message.ts'
+import { testAnswer, testCall } from '../../contract/features/test-message.ts'
 import { getJson } from './client.ts'
 import { activityKey, reloadStatuses } from './keys.ts'
 import { useSingleMutation } from './single-mutation.ts'
@@ -12,8 +12,10 @@ const { method, path } = testCall
  */
 export function useSendTest() {
   const queryClient = useQueryClient()
-  return useSingleMutation<void, TestAnswer>({
+  return useSingleMutation({
     mutationKey: ['test-message', 'own'],
+    // It changes nothing that a write uses, and may take seconds.
+    scope: { id: 'test-message' },
     mutationFn: () => getJson(path, testAnswer, { method, readsRefusal: true }),
     onSettled: (_data, error) => {
       // The refusal may have broken a connection.

@@ -3,15 +3,20 @@ import { useBlocker } from '@tanstack/react-router'
 import { type FormEvent, Fragment, useCallback } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useIsConnected } from '../api/connections.ts'
-import { isDraftKept, sameRules } from '../api/draft.ts'
+import { isDraftKept } from '../api/draft.ts'
 import { useHasFeature } from '../api/health.ts'
-import { useRuleSelection, useRules, type useSaveRules } from '../api/rules.ts'
+import {
+  isAllBeingSaved,
+  isSaving,
+  useRuleSelection,
+  useRules,
+  type useSaveRules,
+} from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
-import { Button } from '../ui/Button.tsx'
-import { useRestoredFocus } from '../ui/focus.ts'
 import { Warning } from '../ui/Warning.tsx'
 import { RuleCheckbox } from './RuleCheckbox.tsx'
+import { SaveBar } from './SaveBar.tsx'
 
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 
@@ -22,8 +27,7 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
   const hasSummary = useHasFeature('activity')
   const canPreview = useHasFeature('preview')
   const hasPreview = useIsConnected(config.crm) && canPreview
-  const { selected, isUnsaved, toggle, discard } = useRuleSelection()
-  const saveButton = useRestoredFocus(save.isPending)
+  const { selected, changes, isUnsaved, toggle, discard } = useRuleSelection()
 
   const queryClient = useQueryClient()
   useBlocker({
@@ -33,7 +37,7 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
     shouldBlockFn: ({ current, next }) => {
       if (current.pathname === next.pathname) return false
       // The save goes on. If it fails, the ticks are still there when the user comes back.
-      if (save.running && sameRules(save.running, selected)) return false
+      if (isAllBeingSaved(queryClient)) return false
       const leave = window.confirm('Leave without saving? The rules you changed are not saved yet.')
       if (leave) discard()
       return !leave
@@ -46,28 +50,19 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
   const onToggle = useCallback(
     (id: string) => {
       toggle(id)
-      reset()
+      if (!isSaving(queryClient)) reset()
     },
-    [toggle, reset],
+    [toggle, reset, queryClient],
   )
 
   function onSubmit(event: FormEvent) {
     event.preventDefault()
-    save.mutate(selected)
+    save.mutate(changes)
   }
 
   // Do not use isPending: rules that failed to load are pending again at each new attempt.
   const areLoaded = rules.isFetched
-  // What the bar says stays in view.
-  const isBarNeeded = isUnsaved || save.isPending || save.isError || save.isRefused || save.isSaved
   const saved = rules.data?.rules
-  const message = save.isRefused
-    ? `❌ Please connect both ${config.crm.name} and ${config.chat.name} before saving rules.`
-    : save.isError
-      ? '❌ Failed to save rules, try again.'
-      : isUnsaved
-        ? !save.isPending && <span className="text-muted">Unsaved changes</span>
-        : save.isSaved && '✅ Rules saved successfully!'
   return (
     <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
       {!areLoaded && (
@@ -112,24 +107,7 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
           )}
         </Fragment>
       ))}
-      {/* Sticky, because most of the catalogue is between the available rules and this bar. But it
-          would cover the rules on a low or enlarged screen, so it is not sticky there. */}
-      {areLoaded && (
-        <div className={`save-bar sm:col-span-full ${isBarNeeded ? 'tall:sticky' : ''}`}>
-          {/* Without both connections, Connect is the next step. */}
-          <Button
-            kind={save.canSave && (isUnsaved || save.isPending) ? 'primary' : 'secondary'}
-            type="submit"
-            disabled={save.isPending}
-            ref={saveButton}
-          >
-            {save.isPending ? 'Saving…' : 'Save'}
-          </Button>
-          <p role="status" className="save-message">
-            {message}
-          </p>
-        </div>
-      )}
+      {areLoaded && <SaveBar save={save} isUnsaved={isUnsaved} />}
     </form>
   )
 }

@@ -1,8 +1,8 @@
-import { screen, within } from '@testing-library/react'
+import { screen, waitFor, within } from '@testing-library/react'
 import { expect, test } from 'vitest'
 import { ruleCatalogue } from '../../contract/rules.ts'
-import { both, hold, openApp } from '../render.tsx'
-import { button, closedBox, rulesPath, saveButton, saved } from './dashboard.ts'
+import { both, comeOutOfCache, hold, openApp } from '../render.tsx'
+import { button, closedBox, rulesPath, saveButton, saved, tickAndSave } from './dashboard.ts'
 
 /** Each category of the specification: its rules with their labels. */
 const catalogue: Record<string, Record<string, string>> = {
@@ -82,3 +82,36 @@ test('an empty selection, a save and a disconnect are announced: the live region
   const disconnect = await button('Disconnect Slack')
   await expectAnnounced('Connections required', () => user.click(disconnect))
 })
+
+// The model (tests/components/model) has the rest: /contact and back, and which changes stay.
+test.each<[string, (app: ReturnType<typeof openApp>) => Promise<unknown> | unknown]>([
+  [
+    'comes back from Activity',
+    async ({ user }) => {
+      await user.click(screen.getByRole('link', { name: 'Activity' }))
+      await screen.findByRole('heading', { name: 'Activity' })
+      await user.click(screen.getByRole('link', { name: 'Dashboard' }))
+    },
+  ],
+  ['comes back with the back-forward cache', comeOutOfCache],
+])(
+  'whoever %s sees what another tab has saved meanwhile, and does not overwrite it',
+  async (_how, comeBack) => {
+    const app = openApp({
+      person: 'ann',
+      connected: both(),
+      rules: ['deal-closed'],
+      features: ['activity'],
+    })
+    const { calls, state, user } = app
+    expect(await closedBox()).toBeChecked()
+    expect(calls('GET /api/notifications/rules')).toHaveLength(1)
+    state.rules = ['deal-stage-changed-orphan']
+    await comeBack(app)
+    await waitFor(async () => expect(await closedBox()).not.toBeChecked())
+    expect(calls('GET /api/notifications/rules')).toHaveLength(2)
+    await tickAndSave(user)
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
+  },
+)

@@ -2,9 +2,19 @@ import { act, cleanup, screen } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
 import { server } from '../msw/server.ts'
-import { both, endlessBody, openApp, openInBrowser, startBackend } from '../render.tsx'
+import {
+  both,
+  endlessBody,
+  hearFromOtherTab,
+  hold,
+  openApp,
+  openInBrowser,
+  startBackend,
+  withStatus,
+} from '../render.tsx'
 import { takeLog } from '../setup.ts'
 import {
+  accountItem,
   button,
   closedBox,
   failed,
@@ -55,6 +65,80 @@ test.each([
   takeLog()
 })
 
+test.each([
+  ['ticks a rule', 'no answer comes', [], () => HttpResponse.error()],
+  ['unticks a rule', 'no answer comes', ['deal-stage-changed'], () => HttpResponse.error()],
+  ['ticks a rule', 'a proxy answers 504', [], withStatus(504)],
+])(
+  'a save that %s is stored, but %s: the page shows what is stored, and the user can take it back',
+  async (_what, _how, rules, answer) => {
+    const { calls, state, user } = openApp({ connected: both(), rules: [...rules] })
+    server.use(
+      http.post(
+        rulesPath,
+        async ({ request }) => {
+          Object.assign(state, await request.json())
+          return answer()
+        },
+        { once: true },
+      ),
+    )
+    await tickAndSave(user)
+    expect(await screen.findByText(failed)).toBeVisible()
+    await waitFor(() => expect(calls('GET /api/notifications/rules')).toHaveLength(2))
+    expect(await stageBox()).toHaveProperty('checked', rules.length === 0)
+    await user.click(await stageBox())
+    expect(screen.getByText('Unsaved changes')).toBeVisible()
+    await user.click(saveButton())
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(state.rules).toEqual(rules)
+    takeLog()
+  },
+)
+
+test('while nobody knows what a lost save has stored, every change counts, and the next save loads the rules first', async () => {
+  const { handlers, state, user } = openApp({ connected: both() })
+  const lost = http.all('*/api/notifications/rules', async ({ request }) => {
+    if (request.method === 'POST') Object.assign(state, await request.json())
+    return HttpResponse.error()
+  })
+  await stageBox()
+  server.use(lost)
+  await tickAndSave(user)
+  expect(await screen.findByText(failed)).toBeVisible()
+  await user.click(await stageBox())
+  expect(screen.getByText('Unsaved changes')).toBeVisible()
+  // Another tab has saved, and its message is lost.
+  state.rules.push('deal-closed')
+  server.resetHandlers(...handlers)
+  await user.click(saveButton())
+  expect(await screen.findByText(saved)).toBeVisible()
+  expect(state.rules).toEqual(['deal-closed'])
+  takeLog()
+})
+
+test('a save that waits sends the ticks on top of the rules that have arrived meanwhile', async () => {
+  const rules = ['deal-closed', 'a-rule-of-tomorrow']
+  const { handlers, state, user } = openAppWithUnknownRules(rules)
+  await user.click(await stageBox())
+  const release = hold('delete', '*/api/session', withStatus(204))
+  await user.click(await accountItem(user, 'Sign out of all other browsers'))
+  await user.click(saveButton())
+  server.resetHandlers(...handlers)
+  await hearFromOtherTab({ saved: 'ann' })
+  await waitFor(async () => expect(await closedBox()).toBeChecked())
+  release()
+  expect(await screen.findByText(saved)).toBeVisible()
+  expect(state.rules).toEqual([...rules, 'deal-stage-changed'])
+  takeLog()
+})
+
+function openAppWithUnknownRules(rules: string[]) {
+  const app = openApp({ person: 'ann', connected: both(), rules, features: ['sessions'] })
+  server.use(http.get(rulesPath, withStatus(404)))
+  return app
+}
+
 describe('ticks that are not saved when the user clicks Connect', () => {
   const unload = () => {
     const event = new Event('beforeunload', { cancelable: true })
@@ -101,7 +185,8 @@ describe('ticks that are not saved when the user clicks Connect', () => {
   )
 
   test.each([
-    ['are no longer offered', 'ann', '["ann",[],["rule-of-yesterday"]]'],
+    ['are no longer offered', 'ann', '["ann",{"rule-of-yesterday":true}]'],
+    ['are of a former release', 'ann', '["ann",[],["deal-stage-changed"]]'],
     ['belong to another person', 'bob', undefined],
     ['are no JSON', 'ann', '{'],
   ])('are dropped when they %s', async (_why, after, stored) => {

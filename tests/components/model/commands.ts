@@ -7,11 +7,13 @@ import {
   type Provider,
   providers,
   rules,
+  type Screen,
 } from './model.ts'
 import type { Page } from './page.ts'
 
 type Command = fc.AsyncCommand<Model, Page>
 type Beginning = ConstructorParameters<typeof Model>[0]
+type Person = Omit<Beginning, 'isNamed'>
 
 /** A step: when it is possible, what it does to the model, and how a user takes it on the page. */
 function step(
@@ -94,7 +96,7 @@ const disconnect = (provider: Provider, times: number): Command =>
       m.isSeenConnected(provider) &&
       !m.waiting.includes(provider) &&
       // After such a save, the disconnect and the status that is loaded again may overtake each other.
-      !(m.saving !== undefined && m.isSaveOfFormer),
+      !(m.saving !== undefined && (m.isSaveOfFormer || m.refusesUnconnected)),
     model: (m) => m.disconnect(provider),
     page: async (p, m) => {
       await p.click('button', word(m, provider), times)
@@ -111,6 +113,7 @@ const connect = (provider: Provider): Command => ({
     const call = await p.returnFrom(provider)
     m.connected.add(provider)
     m.calls.push(call)
+    if (m.isPersonKnown && m.changes.size > 0) m.kept = new Map(m.changes)
     m.load()
     p.expectToBe(m)
   },
@@ -119,7 +122,7 @@ const connect = (provider: Provider): Command => ({
 
 const elsewhere = (provider: Provider, isConnected: boolean): Command =>
   step(`${provider} is ${isConnected ? 'connected' : 'disconnected'} in another tab`, {
-    when: () => true,
+    when: (m) => m.waiting.length === 0 || !m.isNamed,
     model: (m) => {
       if (isConnected) m.connected.add(provider)
       else m.connected.delete(provider)
@@ -127,7 +130,17 @@ const elsewhere = (provider: Provider, isConnected: boolean): Command =>
     page: (p) => p.setConnectedElsewhere(provider, isConnected),
   })
 
-const becomeAnother = (person: Beginning): Command =>
+/** Another tab saves, and this one does not hear of it. */
+const saveElsewhere = (ids: readonly string[]): Command =>
+  step(`another tab saves ${ids.join(' and ') || 'nothing'}`, {
+    when: (m) => m.saving === undefined,
+    model: (m) => {
+      m.stored = ids
+    },
+    page: (p) => p.saveElsewhere(ids),
+  })
+
+const becomeAnother = (person: Person): Command =>
   step(`another tab signs in as ${JSON.stringify(person)}`, {
     when: () => true,
     model: (m) => m.becomeAnother(person),
@@ -156,26 +169,33 @@ const online: Command = step('online', {
   when: (m) => !m.online && !m.isRefreshHeld,
   model: (m) => {
     m.online = true
-    m.refresh()
+    m.refresh('online')
   },
   page: (p) => p.setOnline(true),
 })
 
 const focus: Command = step('focus', {
   when: (m) => !m.isRefreshHeld,
-  model: (m) => m.refresh(),
+  model: (m) => m.refresh('shown'),
   page: (p) => p.lookAgain(),
 })
 
-const leave = (goes: boolean): Command =>
-  step(`leave, and ${goes ? 'go' : 'stay'} when asked`, {
+const leave = (to: Screen, goes: boolean): Command =>
+  step(`go to ${to}, and ${goes ? 'go' : 'stay'} when asked`, {
     when: atDashboard,
-    model: (m) => m.leave(goes),
-    page: (p) => p.leave(goes),
+    model: (m) => m.leave(to, goes),
+    page: (p) => p.leave(to, goes),
   })
 
+const comeOutOfCache: Command = step('go to another site, and come back', {
+  // A browser keeps no page that waits for an answer.
+  when: (m) => m.saving === undefined,
+  model: (m) => m.comeOutOfCache(),
+  page: (p) => p.comeOutOfCache(),
+})
+
 const comeBack: Command = step('come back', {
-  when: (m) => m.screen === 'contact',
+  when: (m) => !atDashboard(m),
   model: (m) => m.openDashboard(),
   page: (p) => p.click('link', 'Dealbell'),
 })
@@ -189,12 +209,14 @@ const reload: Command = step('reload', {
 const provider = fc.constantFrom(...providers)
 const unofferedIds = ['a-rule-of-tomorrow', 'invoice-paid', '__proto__']
 
-/** The backend before the page opens: what is connected, and which rules are stored. */
-export const beginnings = fc.record({
+const person = {
   // Most rules of the page are about users who have connected both.
   connected: fc.oneof(fc.constant([...providers]), fc.subarray([...providers])),
   stored: fc.shuffledSubarray([...rules.slice(0, 4).map(({ id }) => id), ...unofferedIds]),
-})
+}
+
+/** The backend before the page opens: what is connected, which rules are stored, and whether it names the person. */
+export const beginnings = fc.record({ ...person, isNamed: fc.boolean() })
 
 // Each line is equally likely. Ticks and saves have several lines, because users tick and save most often.
 export const steps = [
@@ -211,18 +233,22 @@ export const steps = [
   fc.tuple(provider, fc.constantFrom(1, 2)).map((args) => disconnect(...args)),
   provider.map(connect),
   fc.tuple(provider, fc.boolean()).map((args) => elsewhere(...args)),
-  beginnings.map(becomeAnother),
+  fc.record(person).map(becomeAnother),
   fc
     .tuple(
       fc.constantFrom<CallKind>('save', 'disconnect', 'status', 'rules'),
       fc.constantFrom<(Failure | undefined)[]>(undefined, '500', '503', '404', 'network'),
     )
     .map((args) => fail(...args)),
-  fc.constant(fail('save', 'lost')),
+  fc.constantFrom(fail('save', 'lost'), fail('disconnect', 'lost')),
+  fc.shuffledSubarray(rules.slice(0, 3).map(({ id }) => id)).map(saveElsewhere),
+  fc.constant(comeOutOfCache),
   fc.constant(offline),
   fc.constant(online),
   fc.constant(focus),
-  fc.boolean().map(leave),
+  fc
+    .tuple(fc.constantFrom<Screen[]>('contact', 'activity'), fc.boolean())
+    .map((args) => leave(...args)),
   fc.constant(comeBack),
   fc.constant(reload),
 ]
@@ -231,7 +257,7 @@ export const steps = [
 export const regressions: { name: string; beginning: Beginning; commands: Command[] }[] = [
   {
     name: 'rules that load after a save for the former person are added to the ticks (177831656)',
-    beginning: { connected: [], stored: [] },
+    beginning: { connected: [], stored: [], isNamed: false },
     commands: [
       becomeAnother({ connected: ['HubSpot', 'Slack'], stored: ['deal-closed'] }),
       beginSave,
@@ -246,7 +272,11 @@ export const regressions: { name: string; beginning: Beginning; commands: Comman
 export const rare: typeof regressions = [
   {
     name: 'ticks that were made while the rules were unknown are added to them',
-    beginning: { connected: ['HubSpot', 'Slack'], stored: ['deal-closed', 'a-rule-of-tomorrow'] },
+    beginning: {
+      connected: ['HubSpot', 'Slack'],
+      stored: ['deal-closed', 'a-rule-of-tomorrow'],
+      isNamed: false,
+    },
     commands: [
       fail('rules', '404'),
       reload,
@@ -258,7 +288,11 @@ export const rare: typeof regressions = [
   },
   {
     name: 'a save loads unknown rules and adds the ticks, and ticks that were saved before are not unsaved',
-    beginning: { connected: ['HubSpot', 'Slack'], stored: ['deal-closed', 'a-rule-of-tomorrow'] },
+    beginning: {
+      connected: ['HubSpot', 'Slack'],
+      stored: ['deal-closed', 'a-rule-of-tomorrow'],
+      isNamed: false,
+    },
     commands: [
       fail('rules', '404'),
       reload,
@@ -270,7 +304,7 @@ export const rare: typeof regressions = [
   },
   {
     name: 'a refusal replaces a failure, and is not shown to the next person',
-    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [], isNamed: false },
     commands: [
       fail('save', '500'),
       save(1),
@@ -281,31 +315,38 @@ export const rare: typeof regressions = [
   },
   {
     name: 'a refusal ends when both are connected, and does not come back',
-    beginning: { connected: ['HubSpot'], stored: [] },
+    beginning: { connected: ['HubSpot'], stored: [], isNamed: false },
     commands: [save(1), elsewhere('Slack', true), focus, disconnect('Slack', 1)],
   },
   {
     name: 'a success ends with a connection, and does not come back with it',
-    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [], isNamed: false },
     commands: [save(1), elsewhere('Slack', false), focus, elsewhere('Slack', true), focus],
   },
   {
     name: 'ticks that are being saved do not make the page ask, and are still there if the save fails',
-    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
-    commands: [toggle(stage), fail('save', '500'), beginSave, leave(false), endSave, comeBack],
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [], isNamed: false },
+    commands: [
+      toggle(stage),
+      fail('save', '500'),
+      beginSave,
+      leave('contact', false),
+      endSave,
+      comeBack,
+    ],
   },
   {
     name: 'ticks that were made during a save make the page ask, and are not claimed to be saved',
-    beginning: { connected: ['HubSpot', 'Slack'], stored: [] },
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [], isNamed: false },
     commands: [
       toggle(stage),
       beginSave,
       toggle(stage),
       toggle(stage),
       toggle(closed),
-      leave(false),
+      leave('contact', false),
       endSave,
-      leave(true),
+      leave('contact', true),
       comeBack,
     ],
   },

@@ -12,8 +12,9 @@ export const rules = ruleCatalogue.flatMap((category) =>
   })),
 )
 
+export type Screen = 'dashboard' | 'contact' | 'activity'
 export type CallKind = 'save' | 'disconnect' | 'status' | 'rules'
-/** How a call fails. 'lost': the backend stores the rules, but its answer never arrives. */
+/** How a call fails. 'lost': the backend does what is asked, but its answer never arrives. */
 export type Failure = '500' | '503' | '404' | 'network' | 'lost'
 
 /** Whether a read that failed is repeated. */
@@ -30,19 +31,27 @@ export class Model {
   // The backend.
   readonly connected: Set<Provider>
   stored: readonly string[]
+  /** Whether the answers name the person. */
+  readonly isNamed: boolean
   readonly failing = new Map<CallKind, Failure>()
 
   // The page.
-  screen: 'dashboard' | 'contact' = 'dashboard'
+  screen: Screen = 'dashboard'
   online = true
   /** The last answer of each status, and whether opening the dashboard fetches it again. */
   seen = new Map<Provider, { connected: boolean; isOld: boolean }>()
   /** The rules that were loaded or saved last; undefined until one of both succeeds. */
   saved: readonly string[] | undefined
-  /** The selection, if the user has changed it. */
-  draft: readonly string[] | undefined
-  /** The rules of a save without an answer so far. */
-  saving: readonly string[] | undefined
+  /** Whether an answer has named the person. */
+  isPersonKnown = false
+  /** The changes that the page keeps while the browser is at a provider. */
+  kept: ReadonlyMap<string, boolean> = new Map()
+  /** Whether nobody knows what the backend has stored, so that the rules load again when they can. */
+  areRulesOld = false
+  /** The rules that the user has ticked (true) or unticked. */
+  changes = new Map<string, boolean>()
+  /** The rules of a save without an answer so far, and the changes in it. */
+  saving: { rules: readonly string[]; changes: ReadonlyMap<string, boolean> } | undefined
   message: keyof typeof messages | undefined
   /** The disconnects that wait for the end of a save. */
   waiting: Provider[] = []
@@ -57,13 +66,20 @@ export class Model {
   /** Whether the current step must ask before the page is left. */
   asks = false
 
-  constructor(initial: { connected: readonly Provider[]; stored: readonly string[] }) {
+  constructor(initial: {
+    connected: readonly Provider[]
+    stored: readonly string[]
+    isNamed: boolean
+  }) {
     this.connected = new Set(initial.connected)
     this.stored = initial.stored
+    this.isNamed = initial.isNamed
   }
 
   get selected(): readonly string[] {
-    return this.draft ?? this.saved ?? []
+    const ticked = [...this.changes.keys()].filter((id) => this.changes.get(id))
+    const all = new Set([...(this.saved ?? []), ...ticked])
+    return [...all].filter((id) => this.changes.get(id) !== false)
   }
 
   get canSave(): boolean {
@@ -83,48 +99,60 @@ export class Model {
     this.screen = 'dashboard'
     this.seen = new Map()
     this.saved = undefined
-    this.areRulesOld = false
-    this.draft = undefined
+    this.changes.clear()
+    this.isPersonKnown = false
     this.message = undefined
     this.calls.push('GET /health')
     this.openDashboard()
   }
 
-  /** Fetches what is unknown or too old. */
+  /** Fetches the rules, and the statuses that are unknown or too old. */
   openDashboard(): void {
     this.screen = 'dashboard'
     this.message = undefined
     for (const provider of providers) {
       if (this.seen.get(provider)?.isOld !== false) this.askStatus(provider, 'maybe')
     }
-    if (this.areRulesOld) this.loadRules('maybe')
-    else this.loadUnknownRules('maybe')
+    this.loadRules('maybe')
   }
 
-  /** Unknown rules are loaded. What was ticked meanwhile is added to them. */
-  loadUnknownRules(retry: Retry): void {
-    if (this.saved === undefined) this.loadRules(retry)
+  loadUncertainRules(retry: Retry): void {
+    if (this.saved === undefined || this.areRulesOld) this.loadRules(retry)
   }
 
+  /** What the user has ticked and unticked stays so. */
   loadRules(retry: Retry): void {
-    if (!this.ask('rules', '/api/notifications/rules', 'Loading rules', retry)) return
-    const known = this.saved ?? []
-    this.areRulesOld = false
+    this.areRulesOld = !this.ask('rules', '/api/notifications/rules', 'Loading rules', retry)
+    if (this.areRulesOld) return
     this.saved = this.stored
-    if (this.draft === undefined) return
-    // The draft ticks and unticks the same rules as before.
-    const { draft } = this
-    const unticked = known.filter((id) => !draft.includes(id))
-    const ticked = draft.filter((id) => !known.includes(id))
-    this.draft = [...new Set([...this.saved.filter((id) => !unticked.includes(id)), ...ticked])]
-    if (this.saving === undefined) this.dropUnchangedDraft()
+    this.changes = new Map([...this.kept, ...this.changes])
+    this.kept = new Map()
+    this.dropSavedChanges()
   }
 
   /** The tab is visible again, or the network is back: fetches the statuses, where they show. */
-  refresh(): void {
-    if (this.screen !== 'dashboard') return
+  refresh(reason: 'shown' | 'online'): void {
+    if (this.screen !== 'dashboard') {
+      // The person may be another one now. The next screen with a status finds out.
+      if (reason === 'shown' && this.isPersonKnown) this.forgetAges()
+      return
+    }
     for (const provider of providers) this.askStatus(provider, 'once')
-    this.loadUnknownRules('once')
+    this.loadUncertainRules('once')
+    this.endMessage()
+  }
+
+  /** The page comes out of the back-forward cache. Another tab may have done anything meanwhile. */
+  comeOutOfCache(): void {
+    if (!this.isPersonKnown) {
+      this.forgetAll(false)
+      return
+    }
+    this.reloadAll()
+    if (this.screen === 'dashboard') this.endMessage()
+  }
+
+  endMessage(): void {
     this.forgetSuccess()
     // A refusal ends when both statuses have arrived, in either order, and say 'connected'.
     if (this.canSave && this.message === 'refused') this.message = undefined
@@ -132,12 +160,21 @@ export class Model {
 
   /** Loads everything again: now on the dashboard, otherwise when it opens. */
   reloadAll(): void {
-    this.areRulesOld = true
-    if (this.screen === 'dashboard') {
-      for (const provider of providers) this.askStatus(provider, 'once')
-      this.loadRules('once')
-      return
-    }
+    this.reloadStatuses()
+    if (this.screen === 'dashboard') this.loadRules('once')
+  }
+
+  reloadStatuses(): void {
+    if (this.screen !== 'dashboard') return this.forgetAges()
+    for (const provider of providers) this.askStatus(provider, 'once')
+  }
+
+  /** A backend that names the person refuses the rules of one who has not connected both. */
+  get refusesUnconnected(): boolean {
+    return this.isNamed && this.connected.size < providers.length
+  }
+
+  forgetAges(): void {
     for (const provider of this.seen.keys()) this.forgetAge(provider)
   }
 
@@ -167,7 +204,10 @@ export class Model {
   ask(kind: CallKind, path: string, action: string, retry: Retry): boolean {
     const failure = this.failure(kind)
     this.calls.push(`GET ${path}`)
-    if (failure === undefined) return true
+    if (failure === undefined) {
+      this.isPersonKnown = this.isNamed
+      return true
+    }
     if (failure !== '404' && retry !== 'never') {
       ;(retry === 'maybe' ? this.mayCall : this.calls).push(`GET ${path}`)
     }
@@ -190,7 +230,8 @@ export class Model {
     this.calls.push(`DELETE /api/${idOf(provider)}/disconnect`)
     if (this.failure('disconnect') !== undefined) {
       this.log.push(`Disconnecting ${provider}`)
-      // The server may have disconnected all the same.
+      // Nobody knows whether the server has disconnected.
+      if (this.failure('disconnect') === 'lost') this.connected.delete(provider)
       if (this.screen === 'dashboard') this.askStatus(provider, 'once')
       else this.forgetAge(provider)
       this.forgetSuccess()
@@ -202,11 +243,8 @@ export class Model {
   }
 
   toggle(id: string): void {
-    this.draft = this.selected.includes(id)
-      ? this.selected.filter((other) => other !== id)
-      : [...this.selected, id]
-    // During a save, what the backend holds is unknown, so every change counts.
-    if (this.saving === undefined) this.dropUnchangedDraft()
+    this.changes.set(id, !this.selected.includes(id))
+    this.dropSavedChanges()
     if (this.saving === undefined) this.message = undefined
   }
 
@@ -216,10 +254,12 @@ export class Model {
       return
     }
     this.message = undefined
-    // A page that does not know the rules loads them first.
-    this.loadUnknownRules('never')
-    this.saving = this.selected
-    this.calls.push(`POST /api/notifications/rules ${JSON.stringify({ rules: this.saving })}`)
+    const changes = new Map(this.changes)
+    // During the save, no change is dropped.
+    this.saving = { rules: [], changes }
+    this.loadUncertainRules('never')
+    this.saving = { rules: this.selected, changes }
+    this.calls.push(saveCall(this.saving.rules))
   }
 
   /** Another tab signs in as somebody else. Nothing of the former person stays, and nothing waits any more. */
@@ -227,72 +267,94 @@ export class Model {
     this.connected.clear()
     for (const provider of person.connected) this.connected.add(provider)
     this.stored = person.stored
+    this.kept = new Map()
+    // The other tab says who it is.
+    this.forgetAll(this.isNamed)
+  }
+
+  forgetAll(isPersonKnown: boolean): void {
+    this.isPersonKnown = isPersonKnown
     this.seen = new Map()
     this.saved = undefined
-    this.draft = undefined
+    this.changes.clear()
     this.message = undefined
     this.waiting = []
-    this.areRulesOld = false
     this.isSaveOfFormer = this.saving !== undefined
     if (this.screen === 'dashboard') this.openDashboard()
   }
 
   /** The save was sent before the page forgot everything. Its message does not show. */
   isSaveOfFormer = false
-  /** The rules are loaded again when the dashboard opens. */
-  areRulesOld = false
 
   endSave(): void {
-    const sent = this.saving
-    if (sent === undefined) return
+    if (this.saving === undefined) return
+    const { rules } = this.saving
     this.saving = undefined
     this.isRefreshHeld = false
     const failure = this.failure('save')
-    // The backend refuses a rule that it does not offer, unless the person who is signed in by now has it.
-    const isKnown = sent.every((id) => availableRuleIds.has(id) || this.stored.includes(id))
-    if (failure === 'lost' || (failure === undefined && isKnown)) this.stored = sent
+    // The backend refuses a rule that it does not offer, unless the person who is signed in by now has it. A call that
+    // names another person is refused, too.
+    const isTaken =
+      !this.refusesUnconnected &&
+      !(this.isSaveOfFormer && this.isNamed) &&
+      rules.every((id) => availableRuleIds.has(id) || this.stored.includes(id))
+    if (isTaken && (failure === 'lost' || failure === undefined)) this.stored = rules
     if (this.isSaveOfFormer) {
       this.isSaveOfFormer = false
       this.wasLeftWhileSaving = false
-      this.dropUnchangedDraft()
       // It may be stored later than the page was loaded.
       this.reloadAll()
       return
     }
-    if (failure === undefined) {
-      this.saved = sent
+    const isRefused = failure === '404' || (failure === undefined && !isTaken)
+    if (failure === undefined && isTaken) {
+      this.saved = rules
       this.areRulesOld = false
-    } else this.log.push('Saving rules')
-    this.dropUnchangedDraft()
+      this.dropSavedChanges()
+    } else {
+      this.log.push('Saving rules')
+      if (failure === undefined && this.refusesUnconnected) this.reloadStatuses()
+      if (isRefused) this.dropSavedChanges()
+      else if (this.screen === 'dashboard') this.loadRules('once')
+      else this.areRulesOld = true
+    }
     if (this.screen !== 'dashboard' || this.wasLeftWhileSaving) this.message = undefined
-    else if (failure !== undefined) this.message = 'failed'
-    else this.message = this.draft === undefined ? 'saved' : undefined
+    else if (failure !== undefined || isRefused) this.message = 'failed'
+    else this.message = this.changes.size === 0 ? 'saved' : undefined
     this.wasLeftWhileSaving = false
     this.forgetSuccess()
     for (const provider of this.waiting.splice(0)) this.disconnect(provider)
   }
 
   /** Leaving with unsaved changes asks. Leaving all the same discards them. */
-  leave(goes: boolean): void {
+  leave(to: Screen, goes: boolean): void {
     // What a save sends is not lost.
-    const isSaved = this.saving !== undefined && sameRules(this.saving, this.selected)
-    this.asks = this.draft !== undefined && !isSaved
+    const sent = this.saving?.changes
+    const isSaved = sent && [...this.changes].every(([id, isTicked]) => sent.get(id) === isTicked)
+    this.asks = this.changes.size > 0 && !isSaved
     if (this.asks && !goes) return
-    if (this.asks) this.draft = undefined
+    if (this.asks) this.changes.clear()
     this.message = undefined
-    this.screen = 'contact'
+    this.screen = to
     this.wasLeftWhileSaving = this.saving !== undefined
   }
 
   /** The screen on which the save began is gone, and so is its message. */
   wasLeftWhileSaving = false
 
-  dropUnchangedDraft(): void {
-    if (this.draft && sameRules(this.draft, this.saved ?? [])) this.draft = undefined
+  /**
+   * A change that equals what is stored is none. But every change counts while nobody knows what is stored: during a
+   * save, before the rules have loaded, and after a save without the backend's own answer.
+   */
+  dropSavedChanges(): void {
+    const { saved, changes } = this
+    if (this.saving !== undefined || saved === undefined || this.areRulesOld) return
+    for (const [id, isTicked] of changes) {
+      if (saved.includes(id) === isTicked) changes.delete(id)
+    }
   }
 }
 
-/** Whether two selections contain the same rules, in any order. */
-function sameRules(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((id) => b.includes(id))
-}
+/** No order of the rules is promised. */
+export const saveCall = (rules: readonly string[]) =>
+  `POST /api/notifications/rules ${JSON.stringify({ rules: rules.toSorted() })}`
