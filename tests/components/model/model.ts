@@ -165,8 +165,8 @@ export class Model {
   }
 
   reloadStatuses(): void {
-    if (this.screen !== 'dashboard') return this.forgetAges()
-    for (const provider of providers) this.askStatus(provider, 'once')
+    if (this.screen !== 'dashboard') this.forgetAges()
+    else for (const provider of providers) this.askStatus(provider, 'once')
   }
 
   /** A backend that names the person refuses the rules of one who has not connected both. */
