@@ -56,7 +56,7 @@ export function ActivityChart() {
 }
 
 /** That of the chart, while it loads. */
-const room = 'min-h-51 pointer-coarse:min-h-53'
+const room = 'min-h-53 max-[22.5rem]:min-h-57'
 /** One kind of bar, and its number of messages. */
 function Key({ sign, children }: { sign: ReactNode; children: ReactNode }) {
   return (

@@ -15,7 +15,7 @@ const states = [undefined, ...activityStates]
 const stateNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
 
 const pill =
-  'flex min-h-9 flex-wrap items-center justify-center gap-x-1 rounded-full border px-1 text-sm max-[22.5rem]:text-xs font-semibold max-sm:min-h-11 pointer-coarse:min-h-11'
+  'flex min-h-9 items-center gap-x-1 rounded-lg border px-2 text-sm font-semibold whitespace-nowrap max-sm:min-h-11 max-[22.5rem]:text-xs sm:px-3 pointer-coarse:min-h-11'
 const statePill =
   'border-transparent text-muted hover:bg-surface hover:text-ink aria-[current=page]:border-edge aria-[current=page]:bg-surface aria-[current=page]:text-ink'
 // By default, a box in the colour of the page covers the text.
@@ -32,7 +32,7 @@ export function StateFilter({
 }) {
   return (
     <nav aria-label="Messages by state">
-      {/* All are as wide as each other, so that the numbers, which come later, move nothing. */}
+      {/* The numbers come later. They stand at the end of even columns, so they move nothing. */}
       <ul className="grid grid-cols-3 gap-1 sm:grid-cols-5">
         {states.map((state) => (
           <li key={state ?? 'all'}>

@@ -71,7 +71,7 @@ export function DailyChart({ days, highest }: { days: readonly Daily[]; highest:
         <span>{dateName(days[0]?.date ?? '')}</span>
         <span>{days.length > 1 && dateName(days.at(-1)?.date ?? '')}</span>
       </p>
-      <div className="flex min-h-9 flex-wrap items-center justify-between gap-x-2 pointer-coarse:min-h-11">
+      <div className="flex min-h-11 flex-wrap items-center justify-between gap-x-3 max-[22.5rem]:min-h-15">
         <p className="text-ink">{figuresOf(days[at])}</p>
         {canChoose && date !== undefined && (
           <Link

@@ -76,9 +76,8 @@ function SendAgain({
   return (
     <div
       tabIndex={-1}
-      className={`flex w-full flex-wrap items-center gap-x-3 gap-y-2 text-sm outline-none ${isKnown ? '' : 'max-sm:min-h-20'}`}
+      className={`flex w-full flex-wrap content-start items-center gap-x-3 gap-y-2 text-sm outline-none ${isNeeded ? 'max-sm:min-h-21 max-sm:pointer-coarse:min-h-23' : ''}`}
     >
-      {children && <p className="min-w-0 wrap-anywhere">{children}</p>}
       {isNeeded &&
         (connectFirst ? (
           // Without this provider, no message can be sent.
@@ -96,6 +95,8 @@ function SendAgain({
             {retry.isPending ? 'Sending…' : 'Send all again'}
           </Button>
         ))}
+      {/* After the button, because it may come later, and on a phone below it. */}
+      {children && <p className="min-w-0 wrap-anywhere">{children}</p>}
       <p role="status" className="min-w-0 wrap-anywhere">
         {retry.error
           ? `❌ Failed to send them again. ${ended(retry.error.message)}`
