@@ -25,7 +25,7 @@ async function tick(connected = both()) {
   await waitFor(() => expect(now().loads.every(({ isFetched }) => isFetched)).toBe(true))
   act(() => now().selection.toggle('deal-stage-changed'))
   await waitFor(() => expect(now().selection.isUnsaved).toBe(true))
-  return { ...opened, now, save: () => act(() => now().save.mutate(now().selection.selected)) }
+  return { ...opened, now, save: () => act(() => now().save.mutate(now().selection.changes)) }
 }
 
 test('a save sends the whole selection once, and is pending until it is stored', async () => {

@@ -108,7 +108,9 @@ test.each<[string, (app: ReturnType<typeof openApp>) => Promise<unknown> | unkno
     expect(calls('GET /api/notifications/rules')).toHaveLength(1)
     state.rules = ['deal-stage-changed-orphan']
     await comeBack(app)
-    await waitFor(async () => expect(await closedBox()).not.toBeChecked())
+    await waitFor(() =>
+      expect(screen.getByRole('checkbox', { name: /signed or closed/ })).not.toBeChecked(),
+    )
     expect(calls('GET /api/notifications/rules')).toHaveLength(2)
     await tickAndSave(user)
     expect(await screen.findByText(saved)).toBeVisible()

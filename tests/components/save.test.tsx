@@ -1,4 +1,4 @@
-import { act, cleanup, screen } from '@testing-library/react'
+import { act, cleanup, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
 import { server } from '../msw/server.ts'
@@ -126,7 +126,8 @@ test('a save that waits sends the ticks on top of the rules that have arrived me
   await user.click(saveButton())
   server.resetHandlers(...handlers)
   await hearFromOtherTab({ saved: 'ann' })
-  await waitFor(async () => expect(await closedBox()).toBeChecked())
+  const box = await closedBox()
+  await waitFor(() => expect(box).toBeChecked())
   release()
   expect(await screen.findByText(saved)).toBeVisible()
   expect(state.rules).toEqual([...rules, 'deal-stage-changed'])
