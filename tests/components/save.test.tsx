@@ -221,7 +221,8 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     const rules = ['deal-closed', 'a-rule-of-tomorrow']
     Object.assign(state, { person: 'kim', connected: both(), rules })
     come('/hubspot/callback?code=def')
-    await screen.findByRole('checkbox', { name: /signed or closed/, checked: true })
+    const box = () => screen.getByRole('checkbox', { name: /signed or closed/ })
+    await waitFor(() => expect(box()).toBeChecked())
     expect(await stageBox()).toBeChecked()
     await user.click(saveButton())
     await screen.findByText(saved)
