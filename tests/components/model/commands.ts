@@ -115,6 +115,8 @@ const connect = (provider: Provider): Command => ({
     m.calls.push(call)
     if (m.isPersonKnown && m.changes.size > 0) m.kept = new Map(m.changes)
     m.load()
+    // The answer to the callback has named the person.
+    m.isPersonKnown = m.isNamed
     p.expectToBe(m)
   },
   toString: () => `connect ${provider}`,
