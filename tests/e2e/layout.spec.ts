@@ -25,7 +25,9 @@ test('on a phone, Save sticks only while it is needed, and moves nothing', async
   expect(await isBelow()).toBe(false)
   const before = await placeOf(save)
   const heights = [(await placeOf(bar)).height]
-  await page.route('**/api/notifications/rules', (route) => route.fulfill({ status: 500 }))
+  await page.route('**/api/notifications/rules', (route) =>
+    route.request().method() === 'POST' ? route.fulfill({ status: 500 }) : route.fallback(),
+  )
   await save.click()
   await expect(page.getByText('❌ Failed to save rules, try again.')).toBeVisible()
   heights.push((await placeOf(bar)).height)
