@@ -16,7 +16,7 @@ import {
 } from './draft.ts'
 import { ApiError } from './errors.ts'
 import { reloadStatuses, rulesKey } from './keys.ts'
-import { currentTurn, tellSave } from './person.ts'
+import { assertSamePerson, currentTurn, tellSave } from './person.ts'
 import { callOptions, logFailure, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -142,7 +142,8 @@ async function loadUncertainRules(queryClient: QueryClient): Promise<RuleIds> {
     const begun = currentTurn()
     // Not the query: Query can pause that in a hidden tab, until nothing waits for this save any more.
     const answer = await loadRules(queryClient).catch((error) => logFailure(rulesQuery.meta, error))
-    if (answer && begun === currentTurn()) queryClient.setQueryData(rulesQuery.queryKey, answer)
+    assertSamePerson(begun)
+    if (answer) queryClient.setQueryData(rulesQuery.queryKey, answer)
   }
   return savedRules(queryClient).saved
 }

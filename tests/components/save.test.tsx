@@ -1,6 +1,7 @@
 import { act, cleanup, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
+import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
   both,
@@ -131,6 +132,24 @@ test('a save that waits sends the ticks on top of the rules that have arrived me
   release()
   expect(await screen.findByText(saved)).toBeVisible()
   expect(state.rules).toEqual([...rules, 'deal-stage-changed'])
+  takeLog()
+})
+
+test('a save of which the person has changed while it loads the rules is not made for the next person', async () => {
+  const { calls, handlers, state, user } = openAppWithUnknownRules([])
+  await user.click(await stageBox())
+  server.resetHandlers(...handlers)
+  const answer = hold('get', rulesPath)
+  await user.click(saveButton())
+  await waitFor(() => expect(calls('GET /api/notifications/rules')).toHaveLength(2))
+  Object.assign(state, { person: 'bob', rules: ['deal-closed'] })
+  answer()
+  await waitFor(() =>
+    expect(screen.getByRole('checkbox', { name: /signed or closed/ })).toBeChecked(),
+  )
+  await settle()
+  expect(calls('POST')).toEqual([])
+  expect(state.rules).toEqual(['deal-closed'])
   takeLog()
 })
 
