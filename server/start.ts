@@ -16,7 +16,7 @@ import { providerIds, registry, settingOf } from './providers/registry.ts'
 import { openDatabase } from './settings/open-database.ts'
 import { dataDirError, listenError } from './settings/open-errors.ts'
 import type { Settings } from './settings/settings.ts'
-import { watchProcess } from './watch/metrics.ts'
+import { logLinesLost, watchProcess } from './watch/metrics.ts'
 
 const requestGraceMs = 8_000
 /** Process managers often kill a process that does not end within ten seconds. */
@@ -30,7 +30,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     process.exit(1)
   })
   // Who read the log may have gone. Without a listener, that would end the process.
-  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
+  for (const stream of [process.stdout, process.stderr])
+    stream.on('error', () => logLinesLost.inc())
   const dashboard = settings.serveDashboard ? await readBuiltPage() : undefined
   const encryptionKeys = settings.encryptionKeys ?? [
     await keyFromFolder(settings.dataDir, log).catch((error: unknown) => {

@@ -11,7 +11,7 @@ import type { WebhookRefusal } from '../providers/provider.ts'
 import { type CrmId, crmIds, registry, usedOf } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
 import { failpoint } from '../relay/failpoint.ts'
-import { countWebhook } from '../watch/metrics.ts'
+import { countWebhook, eventsNotUnderstood } from '../watch/metrics.ts'
 
 const maxBodyBytes = 1024 * 1024
 
@@ -78,6 +78,7 @@ export function webhookRoutes({ providers, inbox, apiUrl, now, log }: Context) {
       const events = content.events.filter(({ property }) => watchedProperties.has(property))
       await inbox.store(crm, events)
       failpoint('before answer')
+      eventsNotUnderstood.inc({ provider: crm }, notUnderstood)
       const ofUnknownForm = notUnderstood > 0 && { notUnderstood }
       log('webhook stored', { items, dealEvents: events.length, ...ofUnknownForm })
       return c.body(null, 204)

@@ -46,6 +46,13 @@ export const eventsStored = new Counter({
   registers,
 })
 
+export const eventsNotUnderstood = new Counter({
+  name: 'dealbell_events_not_understood_total',
+  help: 'Events of signed webhooks that are about deals, but have an unknown form. They are not stored.',
+  labelNames: ['provider'],
+  registers,
+})
+
 export const deliveriesEnded = new Counter({
   name: 'dealbell_deliveries_ended_total',
   help: 'Deliveries that were sent, ignored (no message is needed) or are dead (the message failed), by reason.',
@@ -111,6 +118,12 @@ new Counter({
   },
 })
 
+export const logLinesLost = new Counter({
+  name: 'dealbell_log_lines_lost_total',
+  help: 'Lines that nobody could read, because the reader of the log has gone.',
+  registers,
+})
+
 const faultKinds = [
   'headers_too_large',
   'malformed',
@@ -131,6 +144,7 @@ export const requestFaults = new Counter({
 // `countDeadFromZero`.
 for (const provider of crmIds) {
   for (const outcome of webhookOutcomes) webhooks.inc({ provider, outcome }, 0)
+  eventsNotUnderstood.inc({ provider }, 0)
 }
 for (const kind of faultKinds) requestFaults.inc({ kind }, 0)
 for (const found_by of ['webhook', 'search']) eventsStored.inc({ found_by }, 0)

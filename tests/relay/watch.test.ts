@@ -57,6 +57,7 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
       'webhooks_total{provider="hubspot",outcome="stored"}': 1,
       'webhooks_total{provider="hubspot",outcome="missing"}': 1,
       'events_stored_total{found_by="webhook"}': 1,
+      'events_not_understood_total{provider="hubspot"}': 1,
       'deliveries_ended_total{state="sent",reason=""}': 1,
       delivery_seconds_count: 1,
       'provider_calls_total{provider="slack",call="post",outcome="ok"}': 1,

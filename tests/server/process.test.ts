@@ -135,16 +135,18 @@ test.skipIf(process.platform === 'win32')(
   },
 )
 
-test('a server whose reader of the log has gone works on, and stops as always', async () => {
-  const server = launch({ LOG_LEVEL: 'debug' })
+test('a server whose reader of the log has gone works on, counts the lost lines, and stops as always', async () => {
+  const server = launch({ METRICS_TOKEN: 'a-token-of-16-characters', LOG_LEVEL: 'debug' })
   const url = await server.listens()
   for (const stream of [server.child.stdout, server.child.stderr]) stream?.destroy()
-  // The server logs each of these.
-  for (const path of ['hubspot', 'unknown']) {
-    const refused = await fetch(`${url}/webhooks/${path}`, { method: 'POST', body: '[]' })
-    expect(refused.ok).toBe(false)
-  }
-  expect((await fetch(`${url}/health`)).ok).toBe(true)
+  const headers = { Authorization: 'Bearer a-token-of-16-characters' }
+  await vi.waitFor(async () => {
+    // The server logs this.
+    const refused = await fetch(`${url}/webhooks/hubspot`, { method: 'POST', body: '[]' })
+    expect(refused.status).toBe(401)
+    const metrics = await (await fetch(`${url}/metrics`, { headers })).text()
+    expect(metrics).toMatch(/^dealbell_log_lines_lost_total [1-9]/m)
+  }, 20_000)
   server.child.kill('SIGTERM')
   expect(await server.exited).toBe(0)
 })
