@@ -28,9 +28,9 @@ export function attemptOf(response: AuthorizationResponse, error: ApiError | nul
   const { code, error: denied, attempt } = response
   const wasOpen = attempt?.isOpen ?? (code !== undefined && code !== '' && denied === undefined)
   if (error === null) return attempt ?? { isOpen: wasOpen }
-  const { kind, message, status = 500 } = error
+  const { kind, message } = error
   // With a code, the answer is the server's own.
-  const isRefusal = status < 500 || error.code !== undefined
+  const isRefusal = error.isRefusal || error.code !== undefined
   return { isOpen: wasOpen && !isRefusal, failure: { kind, message } }
 }
 
