@@ -7,7 +7,7 @@ import { pausedUntil } from '../database/clock.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { testProperty } from '../database/schema.ts'
 import { channelOf, chatOf } from '../people/routes.ts'
-import type { Providers } from '../providers/provider.ts'
+import { longestChannelMs, type Providers } from '../providers/provider.ts'
 import type { ChatId, CrmId } from '../providers/registry.ts'
 import { putOffUntil } from '../relay/pick/delivery.ts'
 import {
@@ -33,8 +33,8 @@ const shownStates = {
   ignored: 'skipped',
 } as const satisfies Record<DeliveryState, ActivityState>
 
-/** Slack takes one message a second. A channel that rests for longer was asked to. */
-const pauseFrom = sql`now() + interval '2 seconds'`
+/** A channel that rests for longer than between two messages was asked to. */
+const pauseFrom = sql`now() + make_interval(secs => ${longestChannelMs / 1000 + 1})`
 
 // The next three are about rows of `deliveries` as `delivery`, and of `channels` as `channel`.
 const paused = pausedUntil(sql`channel`)

@@ -59,7 +59,7 @@ export function reasonInWords(
     paused: 'whoever runs this server lets the messages of your account wait',
     no_channel: `${chatName} gave no channel. Connect ${chatName} again`,
     refused: `${crmName} no longer accepts the connection. Connect ${crmName} again`,
-    // Slack has an error of the same name.
+    // A chat may have an error of the same name.
     internal_error: 'an internal error occurred',
     ...failures(chatName),
   }

@@ -27,8 +27,8 @@ export const waitsUntil = (time: SQLWrapper, mostMs: number, now?: SQL): SQL =>
 export const rowWaitsUntil = (row: SQLWrapper, now?: SQL): SQL =>
   sql`case when not (${isTooFarAhead(sql`${row}.waits_since`, 0, now)}) then ${row}.next_at end`
 
-/** Until when a channel accepts no message, because it waits or its workspace does. @param channel the name of its row. */
+/** Until when a channel accepts no message, because it waits or its account does. @param channel the name of its row. */
 export const pausedUntil = (channel: SQLWrapper, now?: SQL): SQL =>
   sql`greatest(${rowWaitsUntil(channel, now)}, (
-    select ${rowWaitsUntil(sql`workspace`, now)} from channels as workspace
-    where workspace.id = split_part(${channel}.id, '/', 1) || '/'))`
+    select ${rowWaitsUntil(sql`account`, now)} from channels as account
+    where account.id = split_part(${channel}.id, '/', 1) || '/'))`

@@ -106,7 +106,7 @@ export const connections = pgTable(
     // The tokens, encrypted and bound to (user, provider).
     secrets: text('secrets').notNull(),
     accessExpiresAt: time('access_expires_at'),
-    // HubSpot's hub_id, which its webhooks call portalId, and hub_domain; Slack's team.
+    // What the provider calls account, company or workspace. Channels of one account share a limit.
     accountId: text('account_id').notNull(),
     accountName: text('account_name'),
     // Connections with the same grant share a token at the provider. A revocation ends them all.
@@ -263,11 +263,11 @@ export const deliveries = pgTable(
 export const channels = pgTable(
   'channels',
   {
-    // 'team/channel', or 'team/' for the pause of a whole workspace.
+    // 'account/channel', or 'account/' for the pause of all its channels.
     id: text('id').primaryKey(),
     // As it was called when the last message was sent: '#sales'.
     name: text('name'),
-    // No message before this time: Slack accepts one a second, and may ask for a longer pause.
+    // No message before this time: a chat has a pace, and may ask for a longer pause.
     nextAt: time('next_at').notNull().defaultNow(),
     // Since when. If this lies ahead, the clock was ahead then, and nothing waits.
     waitsSince: time('waits_since').notNull().defaultNow(),

@@ -63,7 +63,7 @@ export async function storeConnection(
     askAgainAt: null,
     channelNamedAt: null,
     refreshingUntil: null,
-    // All users of a workspace share a token, and somebody's disconnect may have just revoked it.
+    // Users may share a token, and somebody's disconnect may have just revoked it.
     checkedAt: new Date(0),
   }
   await database

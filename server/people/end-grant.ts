@@ -35,7 +35,7 @@ export function createEndGrant(
 
   async function revoke(removed: RemovedConnection): Promise<void> {
     try {
-      // Revoke only if no other user shares the token: Slack has one token for each workspace.
+      // Revoke only if no other user shares the token.
       if (await exists(ofGrant(removed))) return
       await providers[removed.provider].revoke(openSecrets(vault, removed))
     } catch (error) {

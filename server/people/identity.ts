@@ -76,7 +76,7 @@ async function moveToUser(
       .set({ ...owner, secrets })
       .where(eq(connections.id, chat.id))
   }
-  // No call revokes what is left, because it may be another person's workspace. Nobody has its token now.
+  // No call revokes what is left, because it may be another person's account. Nobody has its token now.
   await tx.delete(connections).where(isChatOf(fromUser))
   const [saved] = await tx.select().from(rules).where(eq(rules.userId, fromUser))
   if (saved !== undefined) {

@@ -1,18 +1,30 @@
-/** A part of a message. Slack shows each text literally: it looks for no markup and no addresses in it. */
-export type RichText =
-  | { type: 'text'; text: string; style?: { bold: true } }
-  | { type: 'link'; url: string; text: string; style?: { bold: true } }
-  | { type: 'date'; timestamp: number; format: string; fallback: string }
-  /** A mention. Slack notifies this member. */
-  | { type: 'user'; user_id: string }
+/** A part of a paragraph. Nothing in it is escaped: each chat shows all text literally, in its own way. */
+export type Part =
+  | { type: 'text'; text: string; bold?: true }
+  | { type: 'link'; url: string; text: string; bold?: true }
+  /** In the reader's time zone, where the chat can show that. */
+  | { type: 'date'; at: Date; withTime: boolean }
+  /** A mention, by the member's id in the chat. The chat notifies this member. */
+  | { type: 'member'; id: string }
 
+/** What a message says. Each chat turns it into its own form. */
 export interface ChatMessage {
-  /** A UUID, the same for each try of this message. A chat may take a message once that it gets twice with one id. */
-  id?: string | undefined
-  /** The text of notifications and for screen readers, escaped for Slack. */
+  /** The text of notifications and for screen readers. It is the whole message if there are no paragraphs. */
   text: string
-  blocks: ReadonlyArray<
-    | { type: 'rich_text'; elements: [{ type: 'rich_text_section'; elements: RichText[] }] }
-    | { type: 'context'; elements: Array<{ type: 'plain_text'; text: string }> }
-  >
+  /** A paragraph can have several lines. None of its texts is empty. */
+  paragraphs: ReadonlyArray<readonly Part[]>
+  /** Small print below the paragraphs. */
+  footer: readonly string[]
+}
+
+/**
+ * What a message is about. With the form of the message, it makes an id that is the same for each try (`uuidOf`). So a
+ * chat can take a message once that it gets twice.
+ */
+export type MessageKey = readonly unknown[]
+
+/** A date for chats that do not know the reader's time zone: '2027-01-31 UTC' or '2027-01-31 22:00 UTC'. */
+export function dateInUtc({ at, withTime }: Extract<Part, { type: 'date' }>): string {
+  const iso = at.toISOString()
+  return `${iso.slice(0, 10)}${withTime ? ` ${iso.slice(11, 16)}` : ''} UTC`
 }

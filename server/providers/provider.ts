@@ -1,4 +1,4 @@
-import type { ChatMessage } from './chat-message.ts'
+import type { ChatMessage, MessageKey } from './chat-message.ts'
 import type { ChangedDeals, CrmDeal, CrmOwner, DealEvent, DealFields, Stage } from './deal.ts'
 import type { ChatId, CrmId, DealProperty, ProviderId } from './registry.ts'
 
@@ -145,7 +145,7 @@ export interface Crm extends Provider {
 
 export type PostOutcome =
   | { kind: 'posted' }
-  /** The channel accepts no message for `ms` milliseconds. */
+  /** The account accepts no message in any of its channels for `ms` milliseconds. */
   | { kind: 'wait'; ms: number }
   /** Another try may help. `code`: why there was no answer. */
   | { kind: 'failed'; reason: string; code?: string | undefined }
@@ -155,8 +155,23 @@ export type PostOutcome =
    */
   | { kind: 'refused'; reason: string; connectionBroken: boolean; at?: string | undefined }
 
+/** How fast a chat takes messages. An account is what shares a limit: a workspace, or only one channel. */
+export interface Pace {
+  /** The time from one message in a channel to the next, in ms. At most `longestChannelMs`. */
+  channelMs: number
+  /** The messages per second of all channels of one account, and how many may come at once after a pause. */
+  perSecond: number
+  burst: number
+}
+
+/** After a message, no channel waits longer for the next one, unless its chat asks for a pause. */
+export const longestChannelMs = 2_000
+
 /** What a chat must implement. */
 export interface Chat extends Provider {
+  readonly pace: Readonly<Pace>
+  /** Whether the chat takes the message as a whole. One about a single change always fits. */
+  fits(message: ChatMessage): boolean
   /** Asks whether the chat still accepts the token, and for the names. @throws ProviderError */
   check(secrets: Secrets, channelId: string | null): Promise<Names>
   /**
@@ -165,7 +180,12 @@ export interface Chat extends Provider {
    */
   memberWithEmail?(secrets: Secrets, email: string): Promise<string | undefined>
   /** Posts a message. Ends within eleven seconds and throws nothing. */
-  post(secrets: Secrets, channelId: string, message: ChatMessage): Promise<PostOutcome>
+  post(
+    secrets: Secrets,
+    channelId: string,
+    message: ChatMessage,
+    key: MessageKey,
+  ): Promise<PostOutcome>
 }
 
 export type Providers = Record<CrmId, Crm> & Record<ChatId, Chat>

@@ -21,7 +21,7 @@ import { nextPage } from '../../server/relay/pick/following.ts'
 import { nextDelivery } from '../../server/relay/pick/next.ts'
 import { createInbox } from '../../server/relay/receive/inbox.ts'
 import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/channels.ts'
-import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
+import { pauseAccount } from '../../server/relay/schedule/pauses.ts'
 import { createCatchUp } from '../../server/relay/search/schedule.ts'
 import { claim } from '../../server/relay/send/claim.ts'
 import { endWaiting, lookAtWaiting } from '../../server/relay/send/disconnect.ts'
@@ -29,6 +29,8 @@ import * as record from '../../server/relay/send/record.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { readStored, readTotals } from '../../server/watch/stored.ts'
 import { openTestDatabase } from '../database.ts'
+
+const pace = { channelMs: 1_000, perSecond: 5, burst: 20 }
 
 // How the cost of each statement grows with what is stored. The server's own functions run on a database that records
 // their statements. PostgreSQL then explains these, in a transaction that is rolled back. Pages that a statement reads
@@ -198,13 +200,13 @@ async function callsOf(
     pick: (tx) => nextDelivery(tx, 'T2/C2'),
     'pick behind others': (tx) => nextDelivery(tx, 'T3/C3'),
     'pick for a digest': (tx) => nextPage(tx, first, undefined),
-    claim: (tx) => claim(tx, processId, group, [crm, chat]),
-    'record sent': (tx) => record.recordSent(tx, group),
+    claim: (tx) => claim(tx, processId, group, [crm, chat], pace),
+    'record sent': (tx) => record.recordSent(tx, group, pace),
     'record what is said': (tx) => record.endSaid(tx, group),
     'record an end': (tx) =>
       record.recordEnd(tx, processId, group, { state: 'dead', reason: 'x', countTry: true }),
     'record a pause': async (tx) => {
-      await pauseWorkspace(tx, first.channel, 9_000)
+      await pauseAccount(tx, first.channel, 9_000)
       await record.recordPutOff(tx, processId, group, { afterMs: 0, reason: 'rate_limited' })
     },
     'record a backlog': (tx) => record.endBacklog(tx, processId, first, crm),

@@ -1,5 +1,5 @@
-import type { ChatMessage, RichText } from '../../server/providers/chat-message.ts'
 import { hubSpotSignature } from '../../server/providers/hubspot/signature.ts'
+import type { RichText, SlackBlocks } from '../../server/providers/slack/blocks.ts'
 
 export const appUrl = 'https://dealbell.test'
 export const clientSecret = 'hubspot-client-secret'
@@ -80,15 +80,18 @@ export function dealsIn({ text, blocks }: { text: string; blocks: string }): num
  * What people see of each block of a message. A link is written as `<address|text>`, bold text as `*text*`.
  * @param blocks as JSON, or the value of it. Text that Slack would parse for markup throws.
  */
-export function shownIn(blocks: string | ChatMessage['blocks']): string[] {
-  const all: ChatMessage['blocks'] = typeof blocks === 'string' ? JSON.parse(blocks) : blocks
+export function shownIn(blocks: string | SlackBlocks): string[] {
+  const all: SlackBlocks = typeof blocks === 'string' ? JSON.parse(blocks) : blocks
   return all.map((block) => {
-    const parts = block.type === 'rich_text' ? block.elements[0].elements : block.elements
+    const parts =
+      block.type === 'rich_text'
+        ? block.elements.flatMap(({ elements }) => elements)
+        : block.elements
     return parts.map(shownPart).join(block.type === 'rich_text' ? '' : '\n')
   })
 }
 
-type Block = ChatMessage['blocks'][number]
+type Block = SlackBlocks[number]
 
 function shownPart(part: RichText | Extract<Block, { type: 'context' }>['elements'][number]) {
   switch (part.type) {

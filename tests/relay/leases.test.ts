@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { leaseDue, releaseLeases, renewLeases } from '../../server/relay/schedule/channels.ts'
-import { pauseWorkspace } from '../../server/relay/schedule/pauses.ts'
+import { pauseAccount } from '../../server/relay/schedule/pauses.ts'
 import { databaseKinds } from '../database.ts'
 import { startBackend } from './backend.ts'
 import { stageChange } from './hubspot-webhook.ts'
@@ -68,7 +68,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
           renewLeases(open.database, owner, held),
           renewLeases(open.database, owner, held.toReversed()),
           releaseLeases(open.database, owner, releases),
-          pauseWorkspace(open.database, held[0] ?? '', 1),
+          pauseAccount(open.database, held[0] ?? '', 1),
         ])
         expect(answer).toEqual({ status: 'fulfilled', value: 204 })
         for (const other of others) {

@@ -17,6 +17,8 @@ import { type Account, type Backend, startBackend } from './backend.ts'
 import { type Outside, openOutside } from './outside.ts'
 import { openTwoSessions, type Task } from './two-sessions.ts'
 
+const pace = { channelMs: 1_000, perSecond: 5, burst: 20 }
+
 // What only locks prevent. The simulation cannot find it: its database serves one transaction at a time.
 
 const [processA, processB] = [randomUUID(), randomUUID()] as const
@@ -69,11 +71,11 @@ async function withMessage() {
   if (crm === null || chat === null) throw new Error('Nothing is connected.')
   const events: string[] = []
   const send: Task = async ({ database, step }) => {
-    const claimed = await claim(database, processA, [delivery], [crm, chat])
+    const claimed = await claim(database, processA, [delivery], [crm, chat], pace)
     if (claimed.kind !== 'claimed') return
     await step()
     events.push('posted')
-    await recordSent(database, [{ ...delivery, claimedUntil: claimed.claimedUntil }])
+    await recordSent(database, [{ ...delivery, claimedUntil: claimed.claimedUntil }], pace)
   }
   return { user, delivery, events, send }
 }

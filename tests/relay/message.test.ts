@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { AvailableRuleId } from '../../contract/rules.ts'
 import type { Stage } from '../../server/providers/deal.ts'
+import { fitsSlack, slackMessage } from '../../server/providers/slack/blocks.ts'
 import { formatAmount } from '../../server/relay/decide/amount.ts'
 import { type Change, dealRules } from '../../server/relay/decide/rules.ts'
 import { digestOf } from '../../server/relay/write/digest.ts'
@@ -27,7 +28,19 @@ const deal: DealInMessage = {
 }
 
 const message = (change: Change, ruleId: AvailableRuleId, about = deal) =>
-  messageFor({ deal: about, ownerId: null, headline: dealRules[ruleId].headline(change), ruleId })
+  slackMessage(
+    messageFor({
+      deal: about,
+      ownerId: null,
+      headline: dealRules[ruleId].headline(change),
+      ruleId,
+    }),
+  )
+
+function digest(entries: readonly MessageEntry[]) {
+  const { message, covers } = digestOf(entries, fitsSlack)
+  return { ...slackMessage(message), covers }
+}
 
 test('a won deal shows its name as a link, both stages, the amount, the owner and the rule', () => {
   const { text, blocks } = message(stageMove(next, won), 'deal-closed', {
@@ -48,7 +61,11 @@ test('an owner who is a member is mentioned, and pipeline and close date share a
   const headline = dealRules[ruleId].headline(change)
   const entry = entryOf(change, { ruleId, headline }, { occurredAt: new Date(5), atMs: 5 })
   entry.deal.ownerInChat = 'U1'
-  expect(shownIn(messageFor(entry).blocks)[0]?.split('\n').slice(1)).toEqual([
+  expect(
+    shownIn(slackMessage(messageFor(entry)).blocks)[0]
+      ?.split('\n')
+      .slice(1),
+  ).toEqual([
     'Closed won → *Proposal*  ·  €12,500.50  ·  Owner: <@U1>',
     'Pipeline: Renewals <!channel>  ·  Close date: 2027-01-31',
   ])
@@ -77,7 +94,7 @@ function entryWith(nasty: string): MessageEntry {
 /** A message and a digest about it. */
 function messagesWith(nasty: string) {
   const entry = entryWith(nasty)
-  return [messageFor(entry), digestOf([entry]).message]
+  return [slackMessage(messageFor(entry)), digest([entry])]
 }
 
 test('Slack takes each message, whatever the texts of the CRM are', () => {
@@ -87,7 +104,10 @@ test('Slack takes each message, whatever the texts of the CRM are', () => {
     'x'.repeat(50_000),
     '&'.repeat(9_000),
   ]) {
-    for (const { text, blocks } of [...messagesWith(nasty), plainMessageFor(entryWith(nasty))]) {
+    for (const { text, blocks } of [
+      ...messagesWith(nasty),
+      slackMessage(plainMessageFor(entryWith(nasty))),
+    ]) {
       expect(readBlocks(text, blocks.length > 0 ? blocks : undefined)).toEqual(blocks)
     }
   }
@@ -164,7 +184,7 @@ describe('a digest', () => {
   const times = (count: number, make: (n: number) => MessageEntry) =>
     Array.from({ length: count }, (_, n) => make(n))
   const moved = stageMove(open, next)
-  const textsOf = (entries: readonly MessageEntry[]) => shownIn(digestOf(entries).message.blocks)
+  const textsOf = (entries: readonly MessageEntry[]) => shownIn(digest(entries).blocks)
 
   test('counts a deal once that moved twice, and adds up each currency by itself', () => {
     const twice = [
@@ -175,7 +195,7 @@ describe('a digest', () => {
       entry(3, stageMove(next, won), { amount: '20', currency: 'USD' }),
       entry(4, stageMove(next, won), { amount: 'a lot' }),
     ]
-    expect(digestOf(twice).message.text).toBe('4 deals moved · 4 won, €1.50, $30')
+    expect(digest(twice).text).toBe('4 deals moved · 4 won, €1.50, $30')
   })
 
   test('groups the deals by what happened, in the order of the events', () => {
@@ -217,8 +237,7 @@ describe('a digest', () => {
       entry(n, stageMove(from, to(n)), { name: nasty, amount: '1e15', url: `${url}${n}` }),
     )
     while (left.length > 0) {
-      const { message, covers } = digestOf(left)
-      const { blocks } = message
+      const { blocks, covers } = digest(left)
       expect(blocks.length).toBeLessThanOrEqual(50)
       expect(JSON.stringify(blocks).length).toBeLessThanOrEqual(9_000)
       expect(JSON.stringify(blocks).match(/\/record\//g)).toHaveLength(covers)

@@ -3,6 +3,7 @@ import { defaultTimeouts } from '../../server/providers/calls.ts'
 import type { ChatMessage } from '../../server/providers/chat-message.ts'
 import { uuidOf } from '../../server/providers/message-id.ts'
 import { longestWaitMs } from '../../server/providers/provider.ts'
+import { slackMessage } from '../../server/providers/slack/blocks.ts'
 import { createSlackClient } from '../../server/providers/slack/client.ts'
 import { createSlackPost } from '../../server/providers/slack/post.ts'
 import { createSlack } from '../../server/providers/slack/slack.ts'
@@ -27,13 +28,13 @@ beforeEach(() => {
 
 const refusal = (error: string) => ({ body: { ok: false, error } })
 const accepted = { body: { ok: true, channel: 'C1', ts: '1.1' } }
-const message = { text: 'Deal 1', blocks: [] }
+const message: ChatMessage = { text: 'Deal 1', paragraphs: [], footer: [] }
 
 describe('a channel without the bot', () => {
   let clockMs: number
   let slack: ReturnType<typeof createSlackPost>
   const post = (channel = 'C1') =>
-    slack.post({ accessToken: 'x', incomingWebhookUrl: `${url}/${channel}` }, channel, message)
+    slack.post({ accessToken: 'x', incomingWebhookUrl: `${url}/${channel}` }, channel, message, [])
 
   beforeEach(() => {
     clockMs = 0
@@ -119,13 +120,19 @@ test.each(
   server.answers['chat.postMessage'] = refusal(reason)
   const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
   const given = outcome.kind === 'wait' ? outcome : { ...outcome, reason }
-  expect(await post({ accessToken: 'x' }, 'C1', message)).toEqual(given)
+  expect(await post({ accessToken: 'x' }, 'C1', message, [])).toEqual(given)
 })
 
 describe('the id of a message', () => {
-  const own: ChatMessage = { text: 'Deal 1', blocks: testMessage.blocks, id: uuidOf(1) }
-  const post = (of = own) =>
-    createSlackPost(createSlackClient(url), defaultTimeouts).post({ accessToken: 'x' }, 'C1', of)
+  const { text, blocks } = slackMessage(testMessage)
+  const own = uuidOf('C1', 'e1', text, blocks)
+  const post = () =>
+    createSlackPost(createSlackClient(url), defaultTimeouts).post(
+      { accessToken: 'x' },
+      'C1',
+      testMessage,
+      ['C1', 'e1'],
+    )
   const ids = () => server.calls.map(({ body }) => new URLSearchParams(body).get('client_msg_id'))
 
   test('is another one if Slack finds no message with it: always the same two', async () => {
@@ -136,9 +143,9 @@ describe('the id of a message', () => {
     expect(await post()).toEqual(refused)
     expect(ids()).toHaveLength(4)
     expect(ids().slice(2)).toEqual(ids().slice(0, 2))
-    expect(ids()[0]).toBe(own.id)
+    expect(ids()[0]).toBe(own)
     expect(ids()[1]).toMatch(/^[\da-f]{8}-[\da-f]{4}-5[\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/)
-    expect(ids()[1]).not.toBe(own.id)
+    expect(ids()[1]).not.toBe(own)
   })
 })
 
@@ -153,9 +160,9 @@ test.each([
   const { post } = createSlackPost(createSlackClient(url), defaultTimeouts)
   const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
   server.answers = { 'chat.postMessage': limited, C1: limited }
-  expect(await post(secrets, 'C1', message)).toEqual({ kind: 'wait', ms })
+  expect(await post(secrets, 'C1', message, [])).toEqual({ kind: 'wait', ms })
   server.answers['chat.postMessage'] = refusal('not_in_channel')
-  expect(await post(secrets, 'C1', message)).toEqual({ kind: 'wait', ms })
+  expect(await post(secrets, 'C1', message, [])).toEqual({ kind: 'wait', ms })
 })
 
 describe('what Slack does not say itself may pass', () => {
@@ -164,6 +171,7 @@ describe('what Slack does not say itself may pass', () => {
       { accessToken: 'x', incomingWebhookUrl: `${at}/C1` },
       'C1',
       message,
+      [],
     )
 
   test.each([
@@ -256,10 +264,10 @@ describe('connecting', () => {
     await expect(exchange()).rejects.toMatchObject(unreachable)
     await expect(open().check({ accessToken: 'x' }, 'C1')).rejects.toMatchObject(unreachable)
     const failed = { kind: 'failed', reason: 'unreachable' }
-    expect(await open().post({ accessToken: 'x' }, 'C1', message)).toMatchObject(failed)
+    expect(await open().post({ accessToken: 'x' }, 'C1', message, [])).toMatchObject(failed)
     server.answers['chat.postMessage'] = refusal('not_in_channel')
     const secrets = { accessToken: 'x', incomingWebhookUrl: `${url}/C1` }
-    expect(await open().post(secrets, 'C1', message)).toMatchObject(failed)
+    expect(await open().post(secrets, 'C1', message, [])).toMatchObject(failed)
     expect(calls()).not.toContain('inner')
   })
 

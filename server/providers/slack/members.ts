@@ -2,6 +2,7 @@ import { WebAPIPlatformError } from '@slack/web-api'
 import * as v from 'valibot'
 import { type ProviderSettings, type Timeouts, understood } from '../calls.ts'
 import type { Chat } from '../provider.ts'
+import { ProviderError } from '../provider-error.ts'
 import type { SlackClient } from './client.ts'
 import { providerError } from './oauth.ts'
 
@@ -10,6 +11,15 @@ const longestCallMs = 3_000
 
 /** Slack's errors that mean: there is nobody with this address, or nobody whom the app may see. */
 const nobody = new Set(['users_not_found', 'user_not_found', 'user_not_visible'])
+
+/** Slack's codes for faults of its own, or of one address. They say nothing about the connection. */
+const passing = new Set([
+  'internal_error',
+  'fatal_error',
+  'service_unavailable',
+  'request_timeout',
+  'invalid_arguments',
+])
 
 const foundAnswer = v.object({
   user: v.object({
@@ -31,9 +41,11 @@ export function createSlackMembers(
         const { users } = client(accessToken, Math.min(callMs, longestCallMs))
         answer = await users.lookupByEmail({ email })
       } catch (error) {
-        const isNobody = error instanceof WebAPIPlatformError && nobody.has(error.data.error)
-        if (isNobody) return undefined
-        throw providerError('read', error)
+        const code = error instanceof WebAPIPlatformError ? error.data.error : ''
+        if (nobody.has(code)) return undefined
+        throw passing.has(code)
+          ? new ProviderError('slack', 'read', 'unreachable', code)
+          : providerError('read', error)
       }
       const { user } = understood('slack', 'read', foundAnswer, answer)
       return user.deleted ? undefined : user.id

@@ -3,9 +3,9 @@ import ky, { HTTPError } from 'ky'
 import { createCache } from '../../cache.ts'
 import { errorCode } from '../../log.ts'
 import { counted, oneTry, type Timeouts } from '../calls.ts'
-import type { ChatMessage } from '../chat-message.ts'
 import { uuidOf } from '../message-id.ts'
 import type { Chat, PostOutcome } from '../provider.ts'
+import { slackMessage } from './blocks.ts'
 import { type SlackClient, waitMs } from './client.ts'
 import { outcomeOfError } from './errors.ts'
 
@@ -33,7 +33,8 @@ export function createSlackPost(
   const webhookFirst = createCache<number>(mostWebhooks)
 
   return {
-    async post({ accessToken, incomingWebhookUrl: webhook }, channelId, message) {
+    async post({ accessToken, incomingWebhookUrl: webhook }, channelId, said, key) {
+      const message = slackMessage(said)
       const endsAt = performance.now() + timeouts.callMs
       // All calls together get the time of one call, plus one second at most.
       const leftMs = () => {
@@ -51,12 +52,13 @@ export function createSlackPost(
         if (byWebhook.kind === 'failed' || !byWebhook.connectionBroken) return byWebhook
       }
 
-      const tryBot = (id: string | undefined) =>
+      const id = uuidOf(...key, message.text, message.blocks)
+      const tryBot = (id: string) =>
         countedPost(() => postAsBot(client(accessToken, leftMs()), channelId, { ...message, id }))
-      let byBot = await tryBot(message.id)
+      let byBot = await tryBot(id)
       // Slack knows the id, but no message of it. With another id, it posts the message.
       if (byBot.kind === 'refused' && unknownId.has(byBot.reason)) {
-        byBot = await tryBot(uuidOf(message.id))
+        byBot = await tryBot(uuidOf(id))
       }
       const isNoMember = byBot.kind === 'refused' && needsMembership.has(byBot.reason)
       if (!isNoMember || webhook === undefined) return byBot
@@ -68,10 +70,12 @@ export function createSlackPost(
   }
 }
 
+type SlackMessage = ReturnType<typeof slackMessage>
+
 /** A message without previews of the pages that it links. Slack looks for no markup in its text. */
-const plain = ({ text, blocks }: ChatMessage) => ({
+const plain = ({ text, blocks }: SlackMessage) => ({
   text,
-  ...(blocks.length > 0 && { blocks: [...blocks] }),
+  ...(blocks.length > 0 && { blocks }),
   mrkdwn: false,
   // Otherwise addresses and names of channels in the text become links.
   parse: 'none' as const,
@@ -91,12 +95,12 @@ const countedPost = (post: () => Promise<PostOutcome>) =>
 async function postAsBot(
   { chat }: ReturnType<SlackClient>,
   channel: string,
-  message: ChatMessage,
+  message: SlackMessage & { id: string },
 ): Promise<PostOutcome> {
   try {
     // Slack documents no such argument, only its errors. A message without blocks may be the last try, so it has none.
     const { id, blocks } = message
-    const own = id !== undefined && blocks.length > 0 && { client_msg_id: id }
+    const own = blocks.length > 0 && { client_msg_id: id }
     // An answer that names an earlier message says that Slack has the message.
     await chat.postMessage({ channel, ...plain(message), ...own })
     return { kind: 'posted' }
@@ -119,7 +123,7 @@ async function postAsBot(
 
 async function postToWebhook(
   url: string,
-  message: ChatMessage,
+  message: SlackMessage,
   timeoutMs: number,
 ): Promise<PostOutcome> {
   try {

@@ -1,5 +1,6 @@
 import { counted, defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
 import type { Chat } from '../provider.ts'
+import { fitsSlack } from './blocks.ts'
 import { createSlackClient } from './client.ts'
 import { brokenReasons } from './errors.ts'
 import { createSlackMembers } from './members.ts'
@@ -16,6 +17,10 @@ export function createSlack(
   return {
     inUse: settings.inUse,
     standIn: settings.standIn,
+    // One message a second in a channel. The limit of a workspace is not documented: people report several hundred a
+    // minute.
+    pace: { channelMs: 1_000, perSecond: 5, burst: 20 },
+    fits: fitsSlack,
     authorizeUrl,
     exchange: (request) => counted('slack', 'exchange', () => exchange(request)),
     check: (...of) => counted('slack', 'check', () => check(...of)),

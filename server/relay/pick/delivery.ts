@@ -69,7 +69,7 @@ export interface Shown {
   to?: string | undefined
 }
 
-/** The longest wait for another try, and how long a claim lasts. Both ways to post to Slack take eleven seconds together. */
+/** The longest wait for another try, and how long a claim lasts. A post takes eleven seconds. */
 export const longestPutOffMs = 15 * 60_000
 export const claimMs = 20_000
 

@@ -16,7 +16,7 @@ export interface DeliveryPage {
  * first one that must wait, must end, or needs a message of its own.
  *
  * If `first` has `claimedUntil`, nobody recorded what became of an earlier claim. Then this finds only the deliveries
- * with the same `claimedUntil`. So they stay one message, and Slack does not get them in other messages.
+ * with the same `claimedUntil`. So they stay one message, and the chat does not get them in other messages.
  */
 export async function nextPage(
   database: Database,

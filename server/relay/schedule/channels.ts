@@ -20,7 +20,7 @@ export async function makeDue(tx: Executor, channels: readonly string[]): Promis
   await tx.execute(makeDueFrom(sql`select unnest(${sql.param([...channels])}::text[]) as channel`))
 }
 
-/** So many channels of one workspace become due at once. Further ones follow, so that others come between them. */
+/** So many channels of one account become due at once. Further ones follow, so that others come between them. */
 const dueAtOnce = 20
 const dueApartMs = 10
 

@@ -3,6 +3,7 @@ import { pausedUntil } from '../../database/clock.ts'
 import { type Executor, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
+import type { Pace } from '../../providers/provider.ts'
 import { claimMs, type Group, isClaimed } from '../pick/delivery.ts'
 import { pauseSql } from '../schedule/pauses.ts'
 import { eventIdsOf, idsOf, isPendingIn, isUnclaimed, setShown, shownItems } from './group-sql.ts'
@@ -28,7 +29,7 @@ export type Claim =
   | { kind: 'sent already' }
 
 /**
- * Claims the channel's next second for a message about these deliveries of one user, right before the call to the
+ * Claims the channel's next moment for a message about these deliveries of one user, right before the call to the
  * chat. Both connections must still exist and work, and no new one may have replaced them. One statement does all of
  * this, for all deliveries or for none:
  * - It checks the lease on the locked row, so a process that lost the lease cannot send.
@@ -41,6 +42,7 @@ export async function claim(
   processId: string,
   group: Group,
   used: readonly [Connection, Connection],
+  pace: Pace,
 ): Promise<Claim> {
   const { channel, chat } = group[0]
   const ids = idsOf(group)
@@ -74,7 +76,7 @@ export async function claim(
           where event_id = any(${eventIdsOf(group)}) and channel = ${channel} and id <> all(${ids})
             and (state = 'sent' or ${isClaimed})
         ), slot as (
-          ${pauseSql(channel, chat?.channelName)} and leased_by = ${processId}
+          ${pauseSql(channel, pace, chat?.channelName)} and leased_by = ${processId}
             and (${freeAt} > clock_timestamp()) is not true
             and (select yes from connected) and (select yes from free)
             and (select state is null from same_event)

@@ -1,5 +1,5 @@
 // Gets a delivery as pick/ has read it. Returns where its message comes from and goes to, or what prevents a message now.
-// The relay asks this before it reads from the CRM. It reads nothing itself. A channel takes its turn in the workspace
+// The relay asks this before it reads from the CRM. It reads nothing itself. A channel takes its turn in the account
 // only when it has a message, so the wait for a turn is unknown if the channel has not asked yet. The claim checks the
 // connections and the pause again, because they may change before the post.
 
@@ -35,7 +35,7 @@ type Readiness =
 /**
  * Finds out whether a delivery can be sent now.
  * The account of `crm` is that of the delivery: a user who connects another account is another user (people/identity.ts).
- * @param turnMs how long the channel waits for its turn in the workspace; 0 if it has not asked for one yet.
+ * @param turnMs how long the channel waits for its turn in the account; 0 if it has not asked for one yet.
  */
 export function readinessOf(delivery: Delivery, turnMs: number): Readiness {
   const { crmId, crm, chat, channel } = delivery

@@ -7,6 +7,7 @@ import { type Database, type Executor, rowsOf } from '../../database/open.ts'
 import { deliveries } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
 import { chatOf } from '../../people/routes.ts'
+import type { Pace } from '../../providers/provider.ts'
 import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
 import { leaseOf, makeDue } from '../schedule/channels.ts'
 import { pauseSql } from '../schedule/pauses.ts'
@@ -53,12 +54,13 @@ const owned = (processId: string, group: Group) => sql`
 export async function recordSent(
   database: Database,
   group: Group,
+  pace: Pace,
 ): Promise<{ more: boolean; sameEvent: boolean }> {
   const { channel, claimedUntil } = group[0]
   const [row] = await rowsOf<{ more: boolean; sameEvent: boolean }>(
     database,
     sql`with paused as (
-          ${pauseSql(channel)} returning id
+          ${pauseSql(channel, pace)} returning id
         ), sent as (
           update deliveries
           set state = 'sent', reason = null, finished_at = now(), attempts = attempts + 1,

@@ -8,15 +8,14 @@ import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { errorFields } from '../../log.ts'
 import { openSecrets } from '../../people/connections.ts'
 import { recordAcceptance } from '../../people/refusals.ts'
-import type { ChatMessage } from '../../providers/chat-message.ts'
-import { uuidOf } from '../../providers/message-id.ts'
-import type { PostOutcome } from '../../providers/provider.ts'
+import type { ChatMessage, MessageKey } from '../../providers/chat-message.ts'
+import type { Chat, PostOutcome } from '../../providers/provider.ts'
 import { countSent, messageRefused } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import type { RelayParts } from '../parts.ts'
 import type { Group } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/loop.ts'
-import { type createWorkspaceTurns, pauseWorkspace } from '../schedule/pauses.ts'
+import { type createTurns, pauseAccount } from '../schedule/pauses.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
 import { withStorable } from './group-sql.ts'
@@ -42,7 +41,7 @@ export function createSend({
   ends: { end, endSaid, putOff },
   failures: { retry, refused },
 }: RelayParts & {
-  turns: Pick<ReturnType<typeof createWorkspaceTurns>, 'take'>
+  turns: Pick<ReturnType<typeof createTurns>, 'take'>
   ends: Ends
   failures: Failures
 }) {
@@ -50,7 +49,8 @@ export function createSend({
     const { group, message } = parcel
     const { chat, channelId } = route
     const secrets = openSecrets(vault, chat)
-    const claimed = await claimInTurn(group, route)
+    const { post, pace } = providers[chat.provider]
+    const claimed = await claimInTurn(group, route, pace)
     switch (claimed.kind) {
       case 'rest':
         return claimed
@@ -72,16 +72,16 @@ export function createSend({
       const afterMs = times.firstRetryMs
       return await putOff(claimedGroup, { afterMs, reason: null })
     }
-    const id = idOf(message, group)
-    const answer = await providers[chat.provider].post(secrets, channelId, { ...message, id })
+    const answer = await post(secrets, channelId, message, keyOf(group))
     failpoint('accepted', first.dealId)
     return await afterAnswer(answer, { ...parcel, group: claimedGroup }, route)
   }
 
-  /** Waits until the channel is free and it has its turn in the workspace, and then claims. */
+  /** Waits until the channel is free and it has its turn in the account, and then claims. */
   async function claimInTurn(
     group: Group,
     { crm, chat }: OpenRoute,
+    pace: Chat['pace'],
   ): Promise<Exclude<Claim, { kind: 'wait' }> | { kind: 'rest'; ms: number }> {
     const [{ channel, channelFreeAt }] = group
     let waitMs = channelFreeAt - performance.now()
@@ -91,13 +91,13 @@ export function createSend({
       if (waitMs > 0) await delay(waitMs)
       if (hasTurn) {
         const claimed = await withStorable(group, (some) =>
-          claim(database, processId, some, [crm, chat]),
+          claim(database, processId, some, [crm, chat], pace),
         )
         if (claimed.kind !== 'wait') return claimed
         waitMs = claimed.ms
       } else {
         // Before the claim, because a claim lasts for seconds only.
-        waitMs = await turns.take(channel)
+        waitMs = await turns.take(channel, pace)
         hasTurn = waitMs === 0
       }
     }
@@ -111,7 +111,7 @@ export function createSend({
     const [first] = group
     switch (answer.kind) {
       case 'posted': {
-        const { more, sameEvent } = await recordUntilRecorded(group)
+        const { more, sameEvent } = await recordUntilRecorded(group, providers[chat.provider].pace)
         countSent(group.map(({ receivedAtMs }) => receivedAtMs))
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         await recordAcceptance(database, [crm, chat])
@@ -120,8 +120,8 @@ export function createSend({
       }
       case 'wait': {
         log.warn('channel rate limited', { ...logFields(first), waitMs: answer.ms })
-        // The pause applies to the whole workspace, whoever has the lease.
-        await pauseWorkspace(database, first.channel, answer.ms)
+        // The pause applies to all channels of the account, whoever has the lease.
+        await pauseAccount(database, first.channel, answer.ms)
         const next = await putOff(group, { afterMs: 0, reason: 'rate_limited' })
         return next.kind === 'go on' ? { kind: 'rest', ms: answer.ms } : next
       }
@@ -130,7 +130,7 @@ export function createSend({
       case 'refused': {
         const { reason, connectionBroken, at } = answer
         if (connectionBroken) return await refused(group, chat, reason)
-        if (message.blocks.length > 0) {
+        if (message.paragraphs.length > 0) {
           log.warn('message refused', { ...logFields(first), messages: group.length, reason, at })
           // After a digest, each gets a message of its own. After that, it gets a plain text.
           const form = group.length > 1 ? 'single' : 'plain'
@@ -141,11 +141,14 @@ export function createSend({
     }
   }
 
-  /** Repeats until it succeeds: otherwise Slack would get the message again. */
-  async function recordUntilRecorded(group: Group): ReturnType<typeof recordSent> {
+  /** Repeats until it succeeds: otherwise the chat would get the message again. */
+  async function recordUntilRecorded(
+    group: Group,
+    pace: Chat['pace'],
+  ): ReturnType<typeof recordSent> {
     for (;;) {
       try {
-        return await recordSent(database, group)
+        return await recordSent(database, group, pace)
       } catch (error) {
         log.error('delivery not recorded', { ...logFields(group[0]), ...errorFields(error) })
         if (isStopping()) throw error
@@ -155,14 +158,8 @@ export function createSend({
   }
 }
 
-/** Names a message by all that makes it: its channel, its events and what it says. */
-function idOf({ text, blocks }: ChatMessage, group: Group): string {
+/** What a message is about: its channel and its events. */
+function keyOf(group: Group): MessageKey {
   const [{ channel, occurredAt }] = group
-  return uuidOf(
-    channel,
-    occurredAt,
-    group.map(({ eventId }) => eventId),
-    text,
-    blocks,
-  )
+  return [channel, occurredAt, group.map(({ eventId }) => eventId)]
 }

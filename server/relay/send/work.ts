@@ -15,9 +15,15 @@ import {
 } from '../pick/delivery.ts'
 import { nextDelivery } from '../pick/next.ts'
 import { done, goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
-import { createWorkspaceTurns } from '../schedule/pauses.ts'
+import { createTurns } from '../schedule/pauses.ts'
 import { digestOf } from '../write/digest.ts'
-import { type MessageEntry, messageFor, plainMessageFor, testMessage } from '../write/message.ts'
+import {
+  type MessageEntry,
+  messageFor,
+  plainMessageFor,
+  plainTestMessage,
+  testMessage,
+} from '../write/message.ts'
 import { createEnds, createFailures } from './end.ts'
 import { createMentions } from './mention.ts'
 import { type OpenRoute, readinessOf } from './ready.ts'
@@ -33,7 +39,7 @@ const apartMs = 20
 
 export function createWork(dependencies: RelayParts) {
   const { database, providers, times, processId } = dependencies
-  const turns = createWorkspaceTurns(dependencies.countCall)
+  const turns = createTurns(dependencies.countCall)
   const withAccess = createWithAccess(dependencies)
   const changes = createChangeReader(providers, withAccess, times)
   const memberFor = createMentions(dependencies)
@@ -84,7 +90,7 @@ export function createWork(dependencies: RelayParts) {
     const { route } = readiness
     try {
       if (isOfDeal(delivery)) return await tell(delivery, route)
-      const message = isPlain(delivery) ? { ...testMessage, blocks: [] } : testMessage
+      const message = isPlain(delivery) ? plainTestMessage : testMessage
       return await send({ group: [delivery], message, ruleIds: [] }, route)
     } catch (error) {
       return await afterError(delivery, route.crm, error)
@@ -123,7 +129,10 @@ export function createWork(dependencies: RelayParts) {
         : messageFor(await withOwner(entry, by, route))
       return { group: [delivery], message, ruleIds: [entry.ruleId] }
     }
-    const { message, covers } = digestOf(told.map(({ entry }) => entry))
+    const { message, covers } = digestOf(
+      told.map(({ entry }) => entry),
+      providers[route.chat.provider].fits,
+    )
     const rest = others.slice(0, covers - 1)
     const ruleIds = [...new Set([head, ...rest].map(({ entry }) => entry.ruleId))]
     return { group: [head.delivery, ...rest.map(({ delivery }) => delivery)], message, ruleIds }

@@ -1,26 +1,22 @@
 // Gets what messages would say of several changes, in their order. Returns one message about the first ones, and how many
-// it covers: at least one, and as many as Slack's limits allow.
+// it covers: at least one, and as many as the chat's limits allow.
 
 import type { ChatMessage } from '../../providers/chat-message.ts'
 import { formatAmount } from '../decide/amount.ts'
 import type { DealInMessage, MessageEntry } from './message.ts'
 import {
   bold,
-  context,
-  escapeText,
   joinFacts,
   lateFact,
   longestLabel,
   nameOf,
   oneLine,
-  type Part,
-  richText,
+  type Piece,
+  paragraph,
   wordingOf,
 } from './text.ts'
 
 export const mostInDigest = 30
-/** Slack refuses blocks with too much text together. It does not document the limit; 11,000 was too much. */
-const longestDigest = 9_000
 /** The longest name and label in a digest. */
 const lengthsInDigest = [
   { name: 80, label: 40 },
@@ -36,15 +32,18 @@ interface Digest {
 
 /**
  * Writes one message about several changes: the totals, then the changes in groups of what happened.
- * Groups and changes keep the order of the entries. If the message would exceed Slack's limits, it has
- * shorter names, or covers fewer entries.
+ * Groups and changes keep the order of the entries. If the message does not fit, it has shorter names, or
+ * covers fewer entries.
+ * @param fits whether the chat takes a message as a whole.
  */
-export function digestOf(entries: readonly MessageEntry[]): Digest {
+export function digestOf(
+  entries: readonly MessageEntry[],
+  fits: (message: ChatMessage) => boolean,
+): Digest {
   for (let covers = entries.length; ; covers--) {
     for (const lengths of lengthsInDigest) {
       const message = digestWith(entries.slice(0, covers), lengths)
-      const fits = JSON.stringify(message.blocks).length <= longestDigest
-      if (fits || covers === 1) return { message, covers }
+      if (covers === 1 || fits(message)) return { message, covers }
     }
   }
 }
@@ -54,18 +53,18 @@ function digestWith(entries: readonly MessageEntry[], lengths: Lengths): ChatMes
   const groups = Map.groupBy(entries, ({ headline }) => headline.title ?? headline.happened)
   const wordings = new Set(entries.map(({ ruleId }) => wordingOf(ruleId)))
   return {
-    text: escapeText(totals),
-    blocks: [
-      richText([bold(totals)]),
+    text: totals,
+    paragraphs: [
+      paragraph([bold(totals)]),
       ...Array.from(groups, ([title, group]) =>
-        richText([
+        paragraph([
           `${group[0]?.headline.sign ?? ''} `,
           bold(oneLine(title, lengths.label * 2)),
           ...group.flatMap((entry) => digestLine(entry, lengths)),
         ]),
       ),
-      context([...wordings]),
     ],
+    footer: [...wordings],
   }
 }
 
@@ -96,7 +95,7 @@ function sums(deals: readonly DealInMessage[]): string[] {
   )
 }
 
-function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): Part[] {
+function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): Piece[] {
   const name = nameOf(deal, lengths.name)
   const from = oneLine(headline.from ?? '', lengths.label)
   const to = oneLine(headline.to, lengths.label)

@@ -1,24 +1,22 @@
 // `write/` gets changes with their rules and headlines. It returns the chat message about one change (this file) or
 // about several (digest.ts), and what the user's list shows of each change (shown.ts). It reads nothing. Text from
-// the CRM stays plain text, and a message stays within Slack's limits.
+// the CRM is not escaped: each chat shows it literally.
 
 import type { AvailableRuleId } from '../../../contract/rules.ts'
-import type { ChatMessage, RichText } from '../../providers/chat-message.ts'
+import type { ChatMessage } from '../../providers/chat-message.ts'
 import { formatAmount } from '../decide/amount.ts'
 import type { Change, Headline } from '../decide/rules.ts'
 import {
   bold,
   closeDateFact,
-  context,
-  escapeText,
   joinFacts,
   lateFact,
   longestLabel,
   longestName,
   nameOf,
   oneLine,
-  type Part,
-  richText,
+  type Piece,
+  paragraph,
   wordingOf,
 } from './text.ts'
 
@@ -100,30 +98,30 @@ export function messageFor({ deal, headline, ...entry }: MessageEntry): ChatMess
     pipelineName && `Pipeline: ${pipelineName}`,
     deal.closeDate && closeDateFact(deal.closeDate),
   ])
-  const link: RichText = { type: 'link', url: deal.url, text: name, style: { bold: true } }
-
   return {
-    text: escapeText(plainTextOf({ deal, headline })),
-    blocks: [
-      richText([
+    text: plainTextOf({ deal, headline }),
+    paragraphs: [
+      paragraph([
         `${headline.sign} `,
-        link,
+        { type: 'link', url: deal.url, text: name, bold: true },
         ` ${happened}\n`,
         ...facts,
         ...(more.length > 0 ? ['\n', ...more] : []),
       ]),
-      context([wordingOf(ruleId)]),
     ],
+    footer: [wordingOf(ruleId)],
   }
 }
 
-/** The same in one text without blocks. */
+/** The same in one text. */
 export function plainMessageFor({ deal, headline }: MessageEntry): ChatMessage {
-  return { text: escapeText(`${plainTextOf({ deal, headline })}\n${deal.url}`), blocks: [] }
+  return inOneText(`${plainTextOf({ deal, headline })}\n${deal.url}`)
 }
 
-function ownerFact({ ownerName, ownerInChat }: DealInMessage): Part[] | string | null {
-  if (ownerInChat !== undefined) return ['Owner: ', { type: 'user', user_id: ownerInChat }]
+const inOneText = (text: string): ChatMessage => ({ text, paragraphs: [], footer: [] })
+
+function ownerFact({ ownerName, ownerInChat }: DealInMessage): Piece[] | string | null {
+  if (ownerInChat !== undefined) return ['Owner: ', { type: 'member', id: ownerInChat }]
   const name = oneLine(ownerName ?? '', longestLabel)
   return name && `Owner: ${name}`
 }
@@ -131,12 +129,14 @@ function ownerFact({ ownerName, ownerInChat }: DealInMessage): Part[] | string |
 /** The message that a user asked for, to see whether the channel gets messages. */
 export const testMessage: ChatMessage = {
   text: '🧪 Test message from Dealbell',
-  blocks: [
-    richText([
+  paragraphs: [
+    paragraph([
       '🧪 ',
       bold('Test message from Dealbell'),
       '\nIt works: this channel gets the notifications about deals.',
     ]),
-    context(['Somebody asked for this test on the dashboard.']),
   ],
+  footer: ['Somebody asked for this test on the dashboard.'],
 }
+
+export const plainTestMessage = inOneText(testMessage.text)

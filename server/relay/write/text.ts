@@ -1,7 +1,7 @@
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { ruleCatalogue } from '../../../contract/rules.ts'
 import { visible } from '../../../contract/visible.ts'
-import type { RichText } from '../../providers/chat-message.ts'
+import type { Part } from '../../providers/chat-message.ts'
 
 // The parts of a message's text. They make the CRM's text harmless, because anyone in the account can write it.
 
@@ -42,69 +42,47 @@ export function nameOf({ name }: { name: string | null }, maxLength: number): st
   return oneLine(name ?? '', maxLength) || 'Unnamed deal'
 }
 
-export type Part = string | RichText
+/** A string is text that is not bold. */
+export type Piece = string | Part
 
-/**
- * Slack shows these texts literally. Never write text from the CRM as `mrkdwn`: its `*`, `_` and
- * addresses cannot be escaped.
- */
-export function richText(parts: readonly Part[]) {
-  const elements: RichText[] = []
+/** Joins strings, and leaves out what is empty. */
+export function paragraph(pieces: readonly Piece[]): Part[] {
+  const parts: Part[] = []
   let plain: { type: 'text'; text: string } | undefined
-  for (const part of parts) {
-    // Slack refuses a message with an empty element.
-    if (part === '' || (typeof part !== 'string' && 'text' in part && part.text === '')) continue
-    if (typeof part !== 'string') {
-      elements.push(part)
+  for (const piece of pieces) {
+    if (piece === '' || (typeof piece !== 'string' && 'text' in piece && piece.text === ''))
+      continue
+    if (typeof piece !== 'string') {
+      parts.push(piece)
       plain = undefined
-    } else if (plain !== undefined) plain.text += part
+    } else if (plain !== undefined) plain.text += piece
     else {
-      plain = { type: 'text', text: part }
-      elements.push(plain)
+      plain = { type: 'text', text: piece }
+      parts.push(plain)
     }
   }
-  const section = { type: 'rich_text_section' as const, elements }
-  return { type: 'rich_text' as const, elements: [section] satisfies [unknown] }
+  return parts
 }
 
-export function context(texts: readonly string[]) {
-  const elements = texts.map((text) => ({ type: 'plain_text' as const, text }))
-  return { type: 'context' as const, elements }
-}
-
-export function bold(text: string): RichText {
-  return { type: 'text', text, style: { bold: true } }
-}
+export const bold = (text: string): Part => ({ type: 'text', text, bold: true })
 
 /** Facts that are not known are left out. */
 export function joinFacts(
-  facts: ReadonlyArray<string | Part[] | false | null | undefined>,
-): Part[] {
+  facts: ReadonlyArray<string | Piece[] | false | null | undefined>,
+): Piece[] {
   const known = facts.flatMap((fact) => (fact ? [[fact].flat()] : []))
   return known.flatMap((fact, at) => (at === 0 ? fact : ['  ·  ', ...fact]))
 }
 
-/** Slack shows the time in the reader's time zone. */
-export function lateFact(happenedAt: Date): Part[] {
-  const iso = happenedAt.toISOString()
-  const fallback = `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`
-  return ['late: from ', date(happenedAt, '{date_short_pretty} {time}', fallback)]
-}
+export const lateFact = (happenedAt: Date): Piece[] => [
+  'late: from ',
+  { type: 'date', at: happenedAt, withTime: true },
+]
 
-/** Slack shows the day in the reader's time zone. */
-export function closeDateFact(closeDate: Date): Part[] {
-  const fallback = closeDate.toISOString().slice(0, 10)
-  return ['Close date: ', date(closeDate, '{date_short_pretty}', fallback)]
-}
-
-function date(at: Date, format: string, fallback: string): RichText {
-  return { type: 'date', timestamp: Math.floor(at.getTime() / 1000), format, fallback }
-}
-
-/** Escapes a text for Slack. Otherwise a deal named `<!channel>` would notify the whole channel. */
-export function escapeText(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
-}
+export const closeDateFact = (closeDate: Date): Piece[] => [
+  'Close date: ',
+  { type: 'date', at: closeDate, withTime: false },
+]
 
 /** Says under which rule a change is sent, as the dashboard does. */
 export function wordingOf(ruleId: AvailableRuleId): string {
