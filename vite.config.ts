@@ -1,4 +1,3 @@
-import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
 import { boot } from './build/boot.ts'
@@ -20,16 +19,6 @@ export default defineConfig((): UserConfig => {
   return {
     envDir: false,
     plugins: [
-      tanstackRouter({
-        target: 'react',
-        quoteStyle: 'single',
-        autoCodeSplitting: true,
-        // Most visits are of the dashboard, so its component is in the main script.
-        codeSplittingOptions: {
-          splitBehavior: ({ routeId }) => (routeId === '/' ? [] : undefined),
-        },
-        disableLogging: true,
-      }),
       react(),
       settings(config),
       boot(config),
@@ -66,9 +55,9 @@ export default defineConfig((): UserConfig => {
   }
 })
 
-/** A package writes the folder's name into an import as it is (TanStack/router #7754), and Vite reads a path as a URL. */
+/** Vite reads a path as a URL. */
 function requireUsableFolder(folder: string): void {
-  const [character] = /['#?]/.exec(folder) ?? []
+  const [character] = /[#?]/.exec(folder) ?? []
   if (character === undefined) return
   const error = new Error(
     `The name of the folder ${folder} has the character ${character}, which the build does not understand. Rename the folder.`,

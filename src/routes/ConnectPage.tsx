@@ -1,4 +1,4 @@
-import { createFileRoute, Link, notFound } from '@tanstack/react-router'
+import { Link } from '@tanstack/react-router'
 import { authorizeUrl, useFailedAuthorization, useIsConnected } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
@@ -8,14 +8,7 @@ import { passToHeading } from '../ui/focus.ts'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
-export const Route = createFileRoute('/connect/$provider')({
-  loader: ({ params }) => {
-    if (params.provider !== config.crm.id) throw notFound()
-  },
-  component: ConnectPage,
-})
-
-function ConnectPage() {
+export function ConnectPage() {
   const { crm } = config
   const failure = useFailedAuthorization(crm)
   const isOffered = useHasFeature('activity')

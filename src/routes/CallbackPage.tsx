@@ -1,4 +1,4 @@
-import { createFileRoute, notFound } from '@tanstack/react-router'
+import { getRouteApi } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { authorizationFailure } from '../api/connections.ts'
 import { type AuthorizationResponse, attemptOf, useOAuthCallback } from '../api/oauth.ts'
@@ -9,20 +9,7 @@ import { Screen } from '../ui/Screen.tsx'
 /** How long the page shows a failed authorization before it leaves, in milliseconds (§9). */
 const redirectDelayMs = 3000
 
-export const Route = createFileRoute('/$provider/callback')({
-  validateSearch: ({ code, state, error }: AuthorizationResponse): AuthorizationResponse => ({
-    code,
-    state,
-    error,
-  }),
-  beforeLoad: ({ location: { state } }) => ({ taken: state.taken, visit: state.__TSR_key }),
-  loader: ({ params }) => {
-    const provider = [config.crm, config.chat].find(({ id }) => id === params.provider)
-    if (!provider) throw notFound()
-    return provider
-  },
-  component: CallbackPage,
-})
+const route = getRouteApi('/$provider/callback')
 
 declare module '@tanstack/react-router' {
   interface HistoryState {
@@ -31,9 +18,9 @@ declare module '@tanstack/react-router' {
   }
 }
 
-function CallbackPage() {
-  const { taken, visit } = Route.useRouteContext()
-  const search = Route.useSearch()
+export function CallbackPage() {
+  const { taken, visit } = route.useRouteContext()
+  const search = route.useSearch()
   return (
     <Callback
       // Another response may come to the same page.
@@ -51,8 +38,8 @@ function Callback({
   visit: string | undefined
   received: AuthorizationResponse
 }) {
-  const provider = Route.useLoaderData()
-  const navigate = Route.useNavigate()
+  const provider = route.useLoaderData()
+  const navigate = route.useNavigate()
   // The code is a secret: remove it from the address bar and the history at once. Only this page keeps it.
   const [response] = useState(received)
   const callback = useOAuthCallback(provider, response)
