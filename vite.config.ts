@@ -1,8 +1,6 @@
 import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
 import { boot } from './build/boot.ts'
-import { buildInfo } from './build/build-info.ts'
-import { precompress } from './build/precompress.ts'
 import { publish } from './build/publish.ts'
 import { security } from './build/security.ts'
 import { settings } from './build/settings.ts'
@@ -18,15 +16,7 @@ export default defineConfig((): UserConfig => {
 
   return {
     envDir: false,
-    plugins: [
-      react(),
-      settings(config),
-      boot(config),
-      security(config),
-      precompress(),
-      buildInfo(config),
-      publish(),
-    ],
+    plugins: [react(), settings(config), boot(config), security(config), publish(config)],
     build: {
       // README.md names them. A test holds the functions to them, and src/tsconfig.json the version of JavaScript.
       target: ['chrome114', 'edge114', 'firefox128', 'safari17'],
