@@ -1,4 +1,3 @@
-import { useEffect, useRef } from 'react'
 import { PageNotice } from '../account/PageNotice.tsx'
 import { FailedMessages } from '../activity/SendAllAgain.tsx'
 import { useConnectionStatus } from '../api/connections.ts'
@@ -12,7 +11,7 @@ import { RuleSettings } from '../rules/RuleSettings.tsx'
 import { Below } from '../ui/Below.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { Card } from '../ui/Card.tsx'
-import { focusHeading } from '../ui/focus.ts'
+import { passToHeading } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 
@@ -28,13 +27,6 @@ export function Dashboard() {
   // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
   // stay visible.
   const save = useSaveRules()
-  // For another person, everything is loaded again, and what had the focus disappears.
-  const wereKnown = useRef(false)
-  useEffect(() => {
-    if (wereKnown.current && !areKnown && document.activeElement === document.body) focusHeading()
-    wereKnown.current = areKnown
-  }, [areKnown])
-
   return (
     <Screen
       title="Deal notifications"
@@ -47,7 +39,8 @@ export function Dashboard() {
         {`Please connect both ${crm.name} and ${chat.name} so that notifications work.`}
       </Warning>
       {areKnown ? (
-        <>
+        // For another person, everything is loaded again, and what had the focus disappears.
+        <div ref={passToHeading} className="contents">
           <Card heading="Connections">
             <ul className="divide-y divide-line">
               <Connection provider={crm} isNext>
@@ -84,7 +77,7 @@ export function Dashboard() {
               />
             </Card>
           </div>
-        </>
+        </div>
       ) : (
         <p role="status" className="loading-dashboard">
           Loading dashboard...
