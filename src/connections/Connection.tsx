@@ -7,8 +7,9 @@ import type { Provider } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Below } from '../ui/Below.tsx'
 import { Button } from '../ui/Button.tsx'
+import { dateInWords, isTime } from '../ui/dates.ts'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
-import { BrokenConnection, dateInWords, isTime } from './BrokenConnection.tsx'
+import { BrokenConnection } from './BrokenConnection.tsx'
 import { UnsentMessages } from './UnsentMessages.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
