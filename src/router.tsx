@@ -69,7 +69,10 @@ const callback = createRoute({
     state,
     error,
   }),
-  beforeLoad: ({ location: { state } }) => ({ taken: state.taken, visit: state.__TSR_key }),
+  beforeLoad: ({ location: { state } }) => ({
+    visit: state.taken?.visit ?? state.__TSR_key ?? '',
+    attempt: state.taken?.attempt,
+  }),
   loader: ({ params }) => {
     const provider = [config.crm, config.chat].find(({ id }) => id === params.provider)
     if (!provider) throw notFound()

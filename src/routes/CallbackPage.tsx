@@ -14,39 +14,25 @@ const route = getRouteApi('/$provider/callback')
 declare module '@tanstack/react-router' {
   interface HistoryState {
     /** The page has taken the response out of this address. After a reload, the history still knows what became of it. */
-    taken?: { visit: string | undefined; attempt: ReturnType<typeof attemptOf> }
+    taken?: { visit: string; attempt: ReturnType<typeof attemptOf> }
   }
 }
 
-export function CallbackPage() {
-  const { taken, visit } = route.useRouteContext()
-  const search = route.useSearch()
-  return (
-    <Callback
-      // Another response may come to the same page.
-      key={taken ? taken.visit : visit}
-      visit={taken ? taken.visit : visit}
-      received={taken ? { attempt: taken.attempt } : search}
-    />
-  )
-}
+/** Another response may come to the same page. */
+export const CallbackPage = () => <Callback key={route.useRouteContext().visit} />
 
-function Callback({
-  visit,
-  received,
-}: {
-  visit: string | undefined
-  received: AuthorizationResponse
-}) {
+function Callback() {
+  const { visit, attempt } = route.useRouteContext()
+  const search = route.useSearch()
   const provider = route.useLoaderData()
   const navigate = route.useNavigate()
   // The code is a secret: remove it from the address bar and the history at once. Only this page keeps it.
-  const [response] = useState(received)
+  const [response] = useState<AuthorizationResponse>(attempt ? { attempt } : search)
   const callback = useOAuthCallback(provider, response)
   const { error } = callback
   useEffect(() => {
-    const attempt = attemptOf(response, error)
-    void navigate({ search: {}, replace: true, state: { taken: { visit, attempt } } })
+    const taken = { visit, attempt: attemptOf(response, error) }
+    void navigate({ search: {}, replace: true, state: { taken } })
   }, [navigate, visit, response, error])
 
   // Replace the history entry, so that Back does not lead to a finished authorization.
