@@ -1,6 +1,6 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useBlocker } from '@tanstack/react-router'
-import { type FormEvent, Fragment, useCallback } from 'react'
+import { type FormEvent, Fragment } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useIsConnected } from '../api/connections.ts'
 import { isDraftKept } from '../api/draft.ts'
@@ -44,16 +44,11 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
     },
   })
 
-  // A message disappears when the selection changes. The function always stays the same, so that a
-  // tick renders only one row.
-  const { reset } = save
-  const onToggle = useCallback(
-    (id: string) => {
-      toggle(id)
-      if (!isSaving(queryClient)) reset()
-    },
-    [toggle, reset, queryClient],
-  )
+  function onToggle(id: string) {
+    toggle(id)
+    // A message disappears when the selection changes.
+    if (!isSaving(queryClient)) save.reset()
+  }
 
   function onSubmit(event: FormEvent) {
     event.preventDefault()
@@ -81,14 +76,13 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
               {category.rules.map((rule) => (
                 <RuleCheckbox
                   key={rule.id}
-                  id={rule.id}
-                  when={rule.when}
+                  rule={rule}
                   checked={selected.includes(rule.id)}
                   available={category.available}
                   hasNote={
                     category.available && (saved?.includes(rule.id) ? hasSummary : hasPreview)
                   }
-                  onToggle={onToggle}
+                  onToggle={() => onToggle(rule.id)}
                 />
               ))}
             </fieldset>
