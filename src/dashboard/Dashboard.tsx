@@ -56,7 +56,7 @@ export function Dashboard() {
               </Connection>
               <Connection provider={chat} isNext={isCrmConnected}>
                 <Below>
-                  <StandInLink provider={chat} channel={chatStatus.data?.channel} />
+                  <StandInLink provider={chat} />
                   <TestMessage />
                 </Below>
                 <Below>{hasActivity && isCrmConnected && <FailedMessages />}</Below>
