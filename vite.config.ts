@@ -1,3 +1,4 @@
+import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
 import { boot } from './build/boot.ts'
@@ -16,7 +17,23 @@ export default defineConfig((): UserConfig => {
 
   return {
     envDir: false,
-    plugins: [react(), settings(config), boot(config), security(config), publish(config)],
+    plugins: [
+      tanstackRouter({
+        target: 'react',
+        quoteStyle: 'single',
+        autoCodeSplitting: true,
+        // Most visits are of the dashboard, so its component is in the main script.
+        codeSplittingOptions: {
+          splitBehavior: ({ routeId }) => (routeId === '/' ? [] : undefined),
+        },
+        disableLogging: true,
+      }),
+      react(),
+      settings(config),
+      boot(config),
+      security(config),
+      publish(config),
+    ],
     build: {
       // README.md names them. A test holds the functions to them, and src/tsconfig.json the version of JavaScript.
       target: ['chrome114', 'edge114', 'firefox128', 'safari17'],
@@ -45,9 +62,9 @@ export default defineConfig((): UserConfig => {
   }
 })
 
-/** Vite reads a path as a URL. */
+/** A package writes the folder's name into an import as it is (TanStack/router #7754), and Vite reads a path as a URL. */
 function requireUsableFolder(folder: string): void {
-  const [character] = /[#?]/.exec(folder) ?? []
+  const [character] = /['#?]/.exec(folder) ?? []
   if (character === undefined) return
   const error = new Error(
     `The name of the folder ${folder} has the character ${character}, which the build does not understand. Rename the folder.`,

@@ -33,7 +33,7 @@ export function boot({ apiUrl, crm, chat }: Config): Plugin {
           fetchpriority: 'high',
           'data-last': fileOf('/react-dom/client.js'),
           'data-calls': addresses(endpoints.health.path),
-          // Those of the loader in src/router.tsx.
+          // Those of the loader in src/routes/index.tsx.
           'data-dashboard-calls': addresses(
             pathOf(endpoints.status, crm.id),
             pathOf(endpoints.status, chat.id),

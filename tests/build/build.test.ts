@@ -147,7 +147,7 @@ test('assets go three days after a build replaced them, and other files of a for
   expect([old, `${old}.br`, join(to, '.new-killed')].map(existsSync)).toEqual([false, true, false])
 })
 
-test.skipIf(process.platform === 'win32').each(['a#b', 'a?b'])(
+test.skipIf(process.platform === 'win32').each(["it's", 'a#b', 'a?b'])(
   'in a folder whose name the build does not understand, it names the character: %s',
   (name) => {
     const project = join(folder, name)

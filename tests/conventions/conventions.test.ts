@@ -79,7 +79,8 @@ test('no file is named after what it is not about', () => {
   const vague = everything.filter((path) =>
     /\/(index|utils?|helpers?|types|common|misc)\.tsx?$/.test(path),
   )
-  expect(vague).toEqual([])
+  // The router requires this name for the route of '/'.
+  expect(vague).toEqual(['src/routes/index.tsx'])
 })
 
 test('each query key and mutation key is written once', () => {

@@ -6,7 +6,7 @@ const apology = 'Something went wrong. Please try again later.'
 for (const [script, address, heading] of [
   ['index', '/', 'Connections'],
   ['client', '/', 'Connections'],
-  ['ContactPage', '/contact', 'Contact Support'],
+  ['contact', '/contact', 'Contact Support'],
 ] as const) {
   test(`the page says so when a script does not arrive, and a reload helps: ${script}`, async ({
     page,

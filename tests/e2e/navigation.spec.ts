@@ -21,7 +21,7 @@ test('support opens in a tab without an opener, and its form works', async ({ pa
 
 test('while the script of the next page is slow, the page says so', async ({ page }) => {
   await showState(page, stateOf('What each rule has sent or would have sent'))
-  const answer = await holdCall(page, '**/ActivityPage-*.js', 'passes')
+  const answer = await holdCall(page, '**/activity-*.js', 'passes')
   await page.getByRole('link', { name: 'Activity' }).click()
   await expect(page.getByRole('main').getByRole('heading', { name: 'Loading…' })).toBeVisible()
   // Its place under the next page is not known yet.

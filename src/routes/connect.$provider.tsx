@@ -1,4 +1,4 @@
-import { Link } from '@tanstack/react-router'
+import { createFileRoute, Link, notFound } from '@tanstack/react-router'
 import { authorizeUrl, useFailedAuthorization, useIsConnected } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
@@ -8,7 +8,14 @@ import { passToHeading } from '../ui/focus.ts'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
-export function ConnectPage() {
+export const Route = createFileRoute('/connect/$provider')({
+  loader: ({ params }) => {
+    if (params.provider !== config.crm.id) throw notFound()
+  },
+  component: ConnectPage,
+})
+
+function ConnectPage() {
   const { crm } = config
   const failure = useFailedAuthorization(crm)
   const isOffered = useHasFeature('activity')

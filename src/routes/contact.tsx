@@ -1,14 +1,17 @@
+import { createFileRoute } from '@tanstack/react-router'
 import { useHealth } from '../api/health.ts'
 import { config } from '../config.ts'
 import { standInFormAt } from '../parse-config.ts'
 import { Screen } from '../ui/Screen.tsx'
+
+export const Route = createFileRoute('/contact')({ component: ContactPage })
 
 // A form on our own origin must not have allow-same-origin: its scripts could remove the sandbox.
 const isForeign =
   new URL(config.contactFormUrl, window.location.href).origin !== window.location.origin
 const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : ''}`
 
-export function ContactPage() {
+function ContactPage() {
   const { standIns } = useHealth().data ?? {}
   // No other backend answers at the default address. On the page's own origin, a proxy may.
   const isMissing =

@@ -1,14 +1,23 @@
-import { QueryClientProvider } from '@tanstack/react-query'
-import { Outlet, useMatches, useRouteContext } from '@tanstack/react-router'
+import { type QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { createRootRouteWithContext, Outlet, useMatches } from '@tanstack/react-router'
 import { useEffect, useRef } from 'react'
+import { healthQuery } from '../api/health.ts'
 import { watchFocus } from '../api/person.ts'
 import { Header } from '../shell/Header.tsx'
 import { HealthGate } from '../shell/HealthGate.tsx'
 import { Footer } from '../ui/Footer.tsx'
 import { focusHeading } from '../ui/focus.ts'
 
-export function Root() {
-  const { queryClient } = useRouteContext({ from: '__root__' })
+export const Route = createRootRouteWithContext<{ queryClient: QueryClient }>()({
+  loader: ({ context }) => {
+    // Do not await: HealthGate shows the query's state, and the child route loads at the same time.
+    context.queryClient.query(healthQuery).catch(() => {})
+  },
+  component: Root,
+})
+
+function Root() {
+  const { queryClient } = Route.useRouteContext()
   const screen = useMatches({ select: (matches) => matches.at(-1)?.id })
   // After a navigation, focus the new heading. The router's `onRendered` event is not enough: it is
   // missing if the next navigation starts early, or if the screen renders in two steps.

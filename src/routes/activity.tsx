@@ -1,4 +1,5 @@
-import { Link } from '@tanstack/react-router'
+import { createFileRoute, Link } from '@tanstack/react-router'
+import type { ActivityState } from '../../contract/features/activity.ts'
 import { ActivityChart } from '../activity/ActivityChart.tsx'
 import { ActivityList } from '../activity/ActivityList.tsx'
 import { useHasFeature } from '../api/health.ts'
@@ -11,7 +12,26 @@ import { buttonStyle } from '../ui/button-style.ts'
 import { passToHeading } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
 
-export function ActivityPage() {
+interface ActivitySearch {
+  state?: ActivityState | undefined
+  rule?: string | undefined
+  q?: string | undefined
+  day?: string | undefined
+}
+
+export const Route = createFileRoute('/activity')({
+  // The backend refuses what it does not know.
+  validateSearch: ({ state, rule, q, day }: ActivitySearch): ActivitySearch => ({
+    state,
+    rule,
+    q,
+    day,
+  }),
+  staticData: { isPersonal: true },
+  component: ActivityPage,
+})
+
+function ActivityPage() {
   // A backend that answers only §7 has no such page.
   const isOffered = useHasFeature('activity')
   // Any answer may be the first to say so.

@@ -1,4 +1,4 @@
-import { getRouteApi } from '@tanstack/react-router'
+import { createFileRoute, notFound } from '@tanstack/react-router'
 import { useEffect, useState } from 'react'
 import { authorizationFailure } from '../api/connections.ts'
 import { type AuthorizationResponse, attemptOf, useOAuthCallback } from '../api/oauth.ts'
@@ -9,7 +9,23 @@ import { Screen } from '../ui/Screen.tsx'
 /** How long the page shows a failed authorization before it leaves, in milliseconds (§9). */
 const redirectDelayMs = 3000
 
-const route = getRouteApi('/$provider/callback')
+export const Route = createFileRoute('/$provider/callback')({
+  validateSearch: ({ code, state, error }: AuthorizationResponse): AuthorizationResponse => ({
+    code,
+    state,
+    error,
+  }),
+  beforeLoad: ({ location: { state } }) => ({
+    visit: state.taken?.visit ?? state.__TSR_key ?? '',
+    attempt: state.taken?.attempt,
+  }),
+  loader: ({ params }) => {
+    const provider = [config.crm, config.chat].find(({ id }) => id === params.provider)
+    if (!provider) throw notFound()
+    return provider
+  },
+  component: CallbackPage,
+})
 
 declare module '@tanstack/react-router' {
   interface HistoryState {
@@ -19,13 +35,15 @@ declare module '@tanstack/react-router' {
 }
 
 /** Another response may come to the same page. */
-export const CallbackPage = () => <Callback key={route.useRouteContext().visit} />
+function CallbackPage() {
+  return <Callback key={Route.useRouteContext().visit} />
+}
 
 function Callback() {
-  const { visit, attempt } = route.useRouteContext()
-  const search = route.useSearch()
-  const provider = route.useLoaderData()
-  const navigate = route.useNavigate()
+  const { visit, attempt } = Route.useRouteContext()
+  const search = Route.useSearch()
+  const provider = Route.useLoaderData()
+  const navigate = Route.useNavigate()
   // The code is a secret: remove it from the address bar and the history at once. Only this page keeps it.
   const [response] = useState<AuthorizationResponse>(attempt ? { attempt } : search)
   const callback = useOAuthCallback(provider, response)
