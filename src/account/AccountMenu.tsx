@@ -1,11 +1,11 @@
 import { useId, useRef } from 'react'
 import { useKnownStatus } from '../api/connections.ts'
 import type { ApiError } from '../api/errors.ts'
-import { usePerson } from '../api/person.ts'
+import { dropNotice, useHasNotice, usePerson } from '../api/person.ts'
 import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
-import { passFocus } from '../ui/focus.ts'
+import { focusInPlace, passFocus } from '../ui/focus.ts'
 import { ended } from '../ui/words.ts'
 
 const passToLine = passFocus(() => document.querySelector<HTMLElement>('header [role=status]'))
@@ -22,8 +22,8 @@ export function AccountMenu() {
   const others = useEndOtherSessions()
   const menuId = useId()
   const menu = useRef<HTMLDivElement>(null)
-  // The answer may be lost, and then the next one names nobody.
-  const isSignedOut = own.isSuccess || (own.isError && person === 'nobody')
+  const wasSignedOut = useHasNotice('signed out')
+  const isSignedOut = own.isSuccess || wasSignedOut
   const failure = others.error ?? (isSignedOut ? null : own.error)
   // It covers the line. The focus goes back to its button.
   const close = () => menu.current?.hidePopover()
@@ -71,6 +71,7 @@ export function AccountMenu() {
               onClick={() => {
                 close()
                 own.reset()
+                dropNotice()
                 others.mutate()
               }}
             >
@@ -82,6 +83,8 @@ export function AccountMenu() {
       {/* It is always there, because screen readers announce only what changes in it. */}
       <p
         role="status"
+        // Screen readers do not announce what a page begins with.
+        ref={wasSignedOut ? focusInPlace : null}
         tabIndex={-1}
         className="w-full rounded-sm pb-3 text-sm empty:absolute empty:w-0"
       >
