@@ -1,7 +1,7 @@
 import { useId, useRef } from 'react'
 import { useKnownStatus } from '../api/connections.ts'
 import type { ApiError } from '../api/errors.ts'
-import { dropNotice, useHasNotice, usePerson } from '../api/person.ts'
+import { useHasNotice, usePerson } from '../api/person.ts'
 import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
@@ -22,8 +22,7 @@ export function AccountMenu() {
   const others = useEndOtherSessions()
   const menuId = useId()
   const menu = useRef<HTMLDivElement>(null)
-  const wasSignedOut = useHasNotice('signed out')
-  const isSignedOut = own.isSuccess || wasSignedOut
+  const isSignedOut = useHasNotice('signed out')
   const failure = others.error ?? (isSignedOut ? null : own.error)
   // It covers the line. The focus goes back to its button.
   const close = () => menu.current?.hidePopover()
@@ -71,7 +70,6 @@ export function AccountMenu() {
               onClick={() => {
                 close()
                 own.reset()
-                dropNotice()
                 others.mutate()
               }}
             >
@@ -84,7 +82,7 @@ export function AccountMenu() {
       <p
         role="status"
         // Screen readers do not announce what a page begins with.
-        ref={wasSignedOut ? focusInPlace : null}
+        ref={isSignedOut ? focusInPlace : null}
         tabIndex={-1}
         className="w-full rounded-sm pb-3 text-sm empty:absolute empty:w-0"
       >

@@ -33,8 +33,9 @@ export const usePerson = (): string | undefined => page.use(({ person }) => pers
 
 export const useHasNotice = (notice: Notice): boolean => page.use((now) => now.notice === notice)
 
-/** Says nothing any more of what the page before this one has left. */
-export const dropNotice = (): void => page.set({ ...page.get(), notice: '' })
+export function dropNotice(notice: Notice): void {
+  if (page.get().notice === notice) page.set({ ...page.get(), notice: '' })
+}
 
 /** The name of the person in an answer. Undefined if the answer does not say. */
 export function personIn(response: Response): string | undefined {
@@ -63,7 +64,7 @@ export async function changePerson(change: () => Promise<string | undefined>): P
   try {
     const named = await change()
     tellOtherTabs(named)
-    void beginAgain(named)
+    await beginAgain(named)
   } catch (error) {
     // Without the backend's own answer, nobody knows whether it has changed the session. What it says now belongs to
     // the result of this call.

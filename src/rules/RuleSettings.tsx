@@ -54,7 +54,7 @@ export function RuleSettings() {
     (id: string) => {
       toggle(id)
       if (!isSaving(queryClient)) reset()
-      dropNotice()
+      dropNotice('not saved')
     },
     [toggle, reset, queryClient],
   )

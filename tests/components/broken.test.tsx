@@ -164,16 +164,16 @@ test('a session that has ended says so until somebody connects, and one that a s
     state.connected.clear()
     state.person = person
     lookAgain()
-    await waitFor(() =>
-      expect(screen.queryAllByText(words)).toHaveLength(Number(person === 'nobody')),
-    )
+    await settle()
+    expect(screen.queryAllByText(words)).toHaveLength(Number(person === 'nobody'))
   }
   await screen.findByRole('button', { name: 'Connect Slack' })
   // Another tab has connected as Ann again, and then signed out.
   for (const person of ['ann', 'nobody']) {
     state.person = person
     await hearFromOtherTab(person)
-    await waitFor(() => expect(screen.queryByText(words)).not.toBeInTheDocument())
+    await settle()
+    expect(screen.queryByText(words)).not.toBeInTheDocument()
   }
 })
 
