@@ -157,7 +157,7 @@ test.each<[path: string, failed: string | RegExp, then: string | RegExp]>([
 )
 
 test('a session that has ended says so until somebody connects, and one that a sign-out has ended does not', async () => {
-  const { state } = open({ person: 'ann', features: [...features, 'sessions'] })
+  const { calls, state } = open({ person: 'ann', features: [...features, 'sessions'] })
   await screen.findByText(/^Disconnecting also/)
   const words = 'Your session has ended. Connect HubSpot to find your settings again.'
   for (const person of ['nobody', 'bob', 'nobody']) {
@@ -171,7 +171,9 @@ test('a session that has ended says so until somebody connects, and one that a s
   // Another tab has connected as Ann again, and then signed out.
   for (const person of ['ann', 'nobody']) {
     state.person = person
-    await hearFromOtherTab(person)
+    const loaded = calls('GET /health').length
+    void hearFromOtherTab(person)
+    await waitFor(() => expect(calls('GET /health').length).toBeGreaterThan(loaded))
     await settle()
     expect(screen.queryByText(words)).not.toBeInTheDocument()
   }
