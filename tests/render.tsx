@@ -101,6 +101,9 @@ export const openApp = (initial?: Parameters<typeof startBackend>[0], address = 
   ...renderApp(address),
 })
 
+// That of the real clock, also when the test has stopped it.
+const { setTimeout } = globalThis
+
 /** How often a page has loaded itself again. */
 const loading = { isUnderWay: false, times: 0 }
 
@@ -122,7 +125,7 @@ export function renderAppWith(history: RouterHistory) {
     if (loading.isUnderWay) return
     loading.isUnderWay = true
     loading.times += 1
-    setImmediate(() => {
+    setTimeout(() => {
       loading.isUnderWay = false
       if (isOver) return
       app.unmount()
