@@ -101,11 +101,8 @@ export const openApp = (initial?: Parameters<typeof startBackend>[0], address = 
   ...renderApp(address),
 })
 
-// That of the real clock, also when the test has stopped it.
-const { setTimeout } = globalThis
-
-/** How often a page has loaded itself again. */
-const loading = { isUnderWay: false, times: 0 }
+/** Whether a page loads itself again, and how often one has. */
+export const loading = { isUnderWay: false, times: 0 }
 
 /**
  * Renders the whole app on the given history, for example the browser's. If the page loads itself again, the app begins
@@ -125,7 +122,7 @@ export function renderAppWith(history: RouterHistory) {
     if (loading.isUnderWay) return
     loading.isUnderWay = true
     loading.times += 1
-    setTimeout(() => {
+    setImmediate(() => {
       loading.isUnderWay = false
       if (isOver) return
       app.unmount()

@@ -6,6 +6,7 @@ import { server } from '../../msw/server.ts'
 import {
   comeOutOfCache,
   hearFromOtherTab,
+  loading,
   renderAppWith,
   setOnline,
   startBackend,
@@ -155,8 +156,7 @@ export class Page {
   }
 
   async comeOutOfCache(): Promise<void> {
-    comeOutOfCache()
-    await this.#idle()
+    await this.#idle(comeOutOfCache)
   }
 
   async lookAgain(): Promise<void> {
@@ -284,23 +284,27 @@ export class Page {
     return element
   }
 
-  /** Does something if there is anything to do, and waits until everything has arrived and rendered, apart from a held answer. */
-  async #idle(after?: () => Promise<void>): Promise<void> {
+  /** Does something first. Then waits until everything has arrived and rendered, apart from a held answer. */
+  async #idle(first?: () => Promise<void> | void): Promise<void> {
     const app = this.#app
     if (!app) return
+    const { times } = loading
     const isIdle = () =>
+      !loading.isUnderWay &&
       app.queryClient.isFetching() === 0 &&
       // During a held save, disconnects wait.
       (this.#held !== undefined || app.queryClient.isMutating() === 0) &&
       app.router.state.status === 'idle' &&
       !window.location.pathname.endsWith('/callback')
     await act(async () => {
-      await after?.()
+      await first?.()
       for (let idleTurns = 0, turn = 0; idleTurns < 4 && turn < 5000; turn++) {
         await new Promise((resolve) => setImmediate(resolve))
         idleTurns = isIdle() ? idleTurns + 1 : 0
       }
     })
+    // What was rendered meanwhile is mounted only now.
+    if (times !== loading.times) await this.#idle()
   }
 }
 
