@@ -5,10 +5,8 @@ import { useHasNotice, usePerson } from '../api/person.ts'
 import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
-import { focusInPlace, passFocus } from '../ui/focus.ts'
+import { focusInPlace } from '../ui/focus.ts'
 import { ended } from '../ui/words.ts'
-
-const passToLine = passFocus(() => document.querySelector<HTMLElement>('header [role=status]'))
 
 /**
  * The menu at the end of the header, which signs out this browser, or all others of the same user. The line below the
@@ -30,7 +28,7 @@ export function AccountMenu() {
   return (
     <>
       {crm.isFetched && person !== 'nobody' && (
-        <div ref={passToLine} className="flex min-w-12 flex-1 basis-0 justify-end">
+        <div className="flex min-w-12 flex-1 basis-0 justify-end">
           <button
             type="button"
             popoverTarget={menuId}

@@ -30,13 +30,6 @@ export const endSessionKey = ['end-session', 'own'] as const
 export const reloadStatuses = (queryClient: QueryClient) =>
   queryClient.invalidateQueries({ queryKey: statusKey })
 
-/**
- * Forgets what the features beyond §7 said: it was about other connections, or about another user. What is
- * still on screen loads again.
- */
-export const resetFeatures = (queryClient: QueryClient) =>
-  queryClient.resetQueries({ queryKey: featuresKey })
-
 /** Counts the callbacks of a provider that failed as over. To remove them would send their codes again. */
 export function forgetFailures(queryClient: QueryClient, id: string): void {
   const predicate = ({ state }: Query) => state.status === 'error'

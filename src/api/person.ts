@@ -22,10 +22,13 @@ const page = createStore({
 /** The client with the data of the page. */
 let queryClient: QueryClient
 /**
- * Whether an answer may load the page again. After that, the user must click or look first. So a backend that names
- * two persons in turn cannot load the page for ever.
+ * Whether an answer may load the page again: once until the user clicks or looks. Otherwise a backend that names two
+ * persons in turn would load it for ever.
  */
 let mayReload = true
+window.addEventListener('click', () => {
+  mayReload = true
+})
 
 export const shownPerson = (): string | undefined => page.get().person
 
@@ -59,17 +62,17 @@ export async function noticePerson(named: string | undefined, failure?: Notice):
     await beginAgain(named, failure ?? (named === 'nobody' ? 'session ended' : ''))
 }
 
-/** Makes a call that may change the person, and tells all tabs of it. */
+/** Makes a call that may change the person, and tells the other tabs who it is, or null if that is not known. */
 export async function changePerson(change: () => Promise<string | undefined>): Promise<void> {
   try {
     const named = await change()
-    tellOtherTabs(named)
+    globalThis.personChannel?.postMessage(named ?? null)
     await beginAgain(named)
   } catch (error) {
     // Without the backend's own answer, nobody knows whether it has changed the session. What it says now belongs to
     // the result of this call.
     if (!(error instanceof ApiError && error.isRefusal)) {
-      tellOtherTabs(undefined)
+      globalThis.personChannel?.postMessage(null)
       await queryClient.invalidateQueries({ queryKey: personKey })
     }
     throw error
@@ -112,26 +115,16 @@ export function beginPage(client: QueryClient): void {
   listen()
 }
 
-const allowReload = () => {
-  mayReload = true
-}
-window.addEventListener('click', allowReload, true)
-
 /**
  * The person may have changed while the tab was hidden. Query loads the statuses on screen again. A screen without calls
  * notices the change when the next screen loads a status.
  */
 export const watchFocus = () =>
   focusManager.subscribe(() => {
-    allowReload()
+    mayReload = true
     if (shownPerson() === undefined) return
     void queryClient.invalidateQueries({ queryKey: statusKey, refetchType: 'none' })
   })
-
-/** Tells the other tabs of this browser that the person may have changed, and who it is if that is known. */
-function tellOtherTabs(named: string | undefined): void {
-  globalThis.personChannel?.postMessage(named ?? null)
-}
 
 /** Tells the other tabs that this person has saved rules. With a backend of §7, they could show another person. */
 export function tellSave(): void {

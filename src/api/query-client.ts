@@ -55,9 +55,7 @@ function retryRead(failureCount: number, { kind, status = 0 }: ApiError): boolea
   return failureCount < 1 && (kind === 'network' || status >= 500)
 }
 
-/**
- * Creates the query client of a page, with defaults for all queries and mutations. It logs failures.
- */
+/** Creates the query client of a page, with defaults for all queries and mutations. It logs failures. */
 export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   const queryClient = new QueryClient({
     queryCache: new QueryCache({

@@ -61,6 +61,7 @@ export function RuleSettings() {
 
   function onSubmit(event: FormEvent) {
     event.preventDefault()
+    dropNotice('not saved')
     save.mutate(changes)
   }
 
