@@ -51,13 +51,6 @@ const keptAnswer = pipe(string(), parseJson(), tuple([string(), record(string(),
 /** Which page has kept its draft, and is about to end. */
 let keptBy: QueryClient | undefined
 
-/**
- * Whether it is not known yet who somebody is: there is no session, or only one that waits for the CRM's answer. What
- * they tick belongs to whoever this browser becomes.
- */
-export const isNobodyYet = (person: string | undefined): boolean =>
-  person?.startsWith('nobody') === true
-
 /** Keeps the draft, unless the backend does not say whose it is. */
 export function keepDraft(queryClient: QueryClient, person: string | undefined): void {
   const changes = draftOf(queryClient)
@@ -83,7 +76,9 @@ export function restoreDraft(queryClient: QueryClient, shown: string | undefined
   const { success, output } = safeParse(keptAnswer, takeStored())
   if (!success) return
   const [person, changes] = output
-  if (!isNobodyYet(person) && person !== shown) return
+  // Without a session, or with one that waits for the CRM's answer, somebody is nobody yet. What they tick belongs to
+  // whoever this browser becomes.
+  if (!person.startsWith('nobody') && person !== shown) return
   const offered = Object.entries(changes).filter(([id]) => availableRuleIds.has(id))
   setDraft(queryClient, { ...Object.fromEntries(offered), ...draftOf(queryClient) })
 }

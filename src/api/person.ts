@@ -51,23 +51,24 @@ export function shownPersonHeader(): Record<string, string> {
   return person === undefined ? {} : { [personHeader]: person }
 }
 
-/**
- * Compares the person whom an answer names with the one on the page.
- * @returns a promise that never ends if the page loads again.
- */
+/** Loads the page again if an answer names another person than the one on it. Then the promise never ends. */
 export async function noticePerson(named: string | undefined, failure?: Notice): Promise<void> {
   if (named === undefined || named === shownPerson()) return
   if (shownPerson() === undefined) page.set({ ...page.get(), person: named })
-  else if (mayReload)
-    await beginAgain(named, failure ?? (named === 'nobody' ? 'session ended' : ''))
+  else if (mayReload) {
+    // The answer to a sign-out may be late or lost.
+    const signOut = queryClient.getMutationCache().find({ mutationKey: endSessionKey })
+    const ending = signOut ? 'signed out' : 'session ended'
+    await beginAgain(named, failure ?? (named === 'nobody' ? ending : ''))
+  }
 }
 
-/** Makes a call that may change the person, and tells the other tabs who it is, or null if that is not known. */
-export async function changePerson(change: () => Promise<string | undefined>): Promise<void> {
+/** Makes a call that may change the person, and tells the other tabs who it is: null if nobody knows. */
+export async function changePerson(change: () => Promise<string | undefined>, notice?: Notice) {
   try {
     const named = await change()
     globalThis.personChannel?.postMessage(named ?? null)
-    await beginAgain(named)
+    await beginAgain(named, notice)
   } catch (error) {
     // Without the backend's own answer, nobody knows whether it has changed the session. What it says now belongs to
     // the result of this call.
@@ -90,12 +91,13 @@ async function beginAgain(named: string | undefined, notice: Notice = ''): Promi
   if (named !== 'nobody') keepDraft(queryClient, shownPerson())
   // Otherwise the browser asks before it loads the page.
   if (!isDraftKept(queryClient)) setDraft(queryClient, {})
-  const signOut = queryClient.getMutationCache().find({ mutationKey: endSessionKey })
   try {
-    sessionStorage.setItem(noticeKey, signOut ? 'signed out' : notice)
+    sessionStorage.setItem(noticeKey, notice)
   } catch {
     // The user has forbidden the storage, or it is full.
   }
+  // Another answer has nothing to add.
+  mayReload = false
   window.location.reload()
   await new Promise(() => {})
 }

@@ -10,7 +10,7 @@ const { method, path } = endSessionCall
 export function useEndSession() {
   return useSingleMutation({
     mutationKey: endSessionKey,
-    mutationFn: () => changePerson(() => call(method, path, { readsRefusal: true })),
+    mutationFn: () => changePerson(() => call(method, path, { readsRefusal: true }), 'signed out'),
     meta: { action: 'Signing out of this browser' },
   })
 }
