@@ -21,10 +21,7 @@ const page = createStore({
 })
 /** The client with the data of the page. */
 let queryClient: QueryClient
-/**
- * Whether an answer may load the page again: once until the user clicks or looks. Otherwise a backend that names two
- * persons in turn would load it for ever.
- */
+/** An answer may load the page again once, until the user clicks or looks: a backend may name two persons in turn. */
 let mayReload = true
 window.addEventListener('click', () => {
   mayReload = true

@@ -20,12 +20,9 @@ export function useSingleMutation<Data, Variables = void>(
   const queryClient = useQueryClient()
   const { mutationKey } = options
   const isPending = useIsMutating({ mutationKey }) > 0
+  const mutation = useMutation({ scope: { id: 'in order' }, ...options })
   // Do not return `mutateAsync`: it would allow two calls at the same time.
-  const {
-    mutateAsync: _,
-    mutate,
-    ...result
-  } = useMutation({ scope: { id: 'in order' }, ...options })
+  const { mutateAsync: _, mutate, ...result } = mutation
   return {
     ...result,
     isPending,
