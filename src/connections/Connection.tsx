@@ -3,6 +3,7 @@ import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
 import { keepDraft } from '../api/draft.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
+import { shownPerson } from '../api/person.ts'
 import type { Provider } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Below } from '../ui/Below.tsx'
@@ -31,7 +32,6 @@ export function Connection({
   const { account, channel, channelAsOf, reason, since } = status.data ?? {}
   const asOf = channel && isTime(channelAsOf) ? ` (as of ${dateInWords(channelAsOf)})` : ''
   const names = [account, channel].filter(Boolean).join(' · ') + asOf
-  // A disconnect of the former person may still wait. It must not hold up Connect.
   const isBusy = isConnected && disconnect.isPending
   const hasActivity = useHasFeature('activity')
   // The words of a backend of §7 stay as they are.
@@ -77,7 +77,7 @@ export function Connection({
           // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return
           if (isConnected) return disconnect.mutate()
-          keepDraft(queryClient)
+          keepDraft(queryClient, shownPerson())
           window.location.assign(authorizeUrl(provider))
         }}
       >

@@ -2,7 +2,6 @@ import { PageNotice } from '../account/PageNotice.tsx'
 import { FailedMessages } from '../activity/SendAllAgain.tsx'
 import { useConnectionStatus } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
-import { useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Connection } from '../connections/Connection.tsx'
 import { StandInLink } from '../connections/StandInLink.tsx'
@@ -11,7 +10,6 @@ import { RuleSettings } from '../rules/RuleSettings.tsx'
 import { Below } from '../ui/Below.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { Card } from '../ui/Card.tsx'
-import { passToHeading } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 
@@ -24,9 +22,6 @@ export function Dashboard() {
   const areKnown = crmStatus.isFetched && chatStatus.isFetched
   const areConnected = isCrmConnected && chatStatus.data?.connected === true
   const hasActivity = useHasFeature('activity')
-  // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
-  // stay visible.
-  const save = useSaveRules()
   return (
     <Screen
       title="Deal notifications"
@@ -39,8 +34,7 @@ export function Dashboard() {
         {`Please connect both ${crm.name} and ${chat.name} so that notifications work.`}
       </Warning>
       {areKnown ? (
-        // For another person, everything is loaded again, and what had the focus disappears.
-        <div ref={passToHeading} className="contents">
+        <>
           <Card heading="Connections">
             <ul className="divide-y divide-line">
               <Connection provider={crm} isNext>
@@ -64,7 +58,7 @@ export function Dashboard() {
             </ul>
           </Card>
           <Card heading="Notification Rules">
-            <RuleSettings save={save} />
+            <RuleSettings />
           </Card>
           <div className="after-rules">
             <Card heading="AI rules (future)">
@@ -77,7 +71,7 @@ export function Dashboard() {
               />
             </Card>
           </div>
-        </div>
+        </>
       ) : (
         <p role="status" className="loading-dashboard">
           Loading dashboard...
