@@ -2,8 +2,6 @@ import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
 import { boot } from './build/boot.ts'
-import { buildInfo } from './build/build-info.ts'
-import { precompress } from './build/precompress.ts'
 import { publish } from './build/publish.ts'
 import { security } from './build/security.ts'
 import { settings } from './build/settings.ts'
@@ -34,9 +32,7 @@ export default defineConfig((): UserConfig => {
       settings(config),
       boot(config),
       security(config),
-      precompress(),
-      buildInfo(config),
-      publish(),
+      publish(config),
     ],
     build: {
       // README.md names them. A test holds the functions to them, and src/tsconfig.json the version of JavaScript.

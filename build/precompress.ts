@@ -1,8 +1,7 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises'
-import { extname, join, resolve } from 'node:path'
+import { extname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { brotliCompress, gzip, constants as zlib } from 'node:zlib'
-import type { Plugin } from 'vite'
 
 const compressible = new Set(['.css', '.html', '.js', '.json', '.svg', '.txt', '.webmanifest'])
 
@@ -11,24 +10,11 @@ const compressible = new Set(['.css', '.html', '.js', '.json', '.svg', '.txt', '
  * compression takes too long to do it at each request. The project's server and many hosts serve
  * these files.
  */
-export function precompress(): Plugin {
-  return {
-    name: 'dealbell:precompress',
-    apply: 'build',
-    writeBundle: {
-      // After all plugins that change a file.
-      order: 'post',
-      sequential: true,
-      async handler() {
-        const { root, build } = this.environment.config
-        const folder = resolve(root, build.outDir)
-        for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
-          if (entry.isFile() && compressible.has(extname(entry.name))) {
-            await compressBeside(join(entry.parentPath, entry.name))
-          }
-        }
-      },
-    },
+export async function precompress(folder: string): Promise<void> {
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+    if (entry.isFile() && compressible.has(extname(entry.name))) {
+      await compressBeside(join(entry.parentPath, entry.name))
+    }
   }
 }
 

@@ -2,9 +2,11 @@ import { mkdir, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/p
 import { dirname, join, resolve } from 'node:path'
 import type { Plugin } from 'vite'
 import { renameWhenFree } from '../server/database/rename.ts'
+import type { Config } from '../src/parse-config.ts'
+import { precompress } from './precompress.ts'
 
-/** The build lists its files in it. */
-const listFile = '.files.json'
+/** What the build says of itself: its settings, for the project's server (server/page/build.ts), and its files. */
+const infoFile = '.build.json'
 
 const keepMs = 3 * 24 * 3_600_000
 const unfinished = '.new-'
@@ -14,7 +16,7 @@ const unfinished = '.new-'
  * always has a whole page, and builds at once do not meet. A page that is open during an upgrade still finds its later
  * parts: assets of former builds stay for three days.
  */
-export function publish(): Plugin {
+export function publish({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin {
   let to: string
   let from: string
   return {
@@ -26,18 +28,24 @@ export function publish(): Plugin {
       return { build: { outDir: from, emptyOutDir: false } }
     },
     writeBundle: {
-      // After all plugins that write a file.
+      // After all plugins that write or change a file.
       order: 'post',
       sequential: true,
       async handler() {
-        const files = (await filesIn(from)).toSorted((a, b) => rank(a) - rank(b))
+        await precompress(from)
+        // The page comes after all that it needs.
+        const files = (await filesIn(from)).toSorted(
+          (a, b) => Number(isPage(a)) - Number(isPage(b)),
+        )
         const former = await formerFiles(to)
-        await writeFile(join(from, listFile), JSON.stringify(files))
-        for (const file of [...files, listFile]) {
+        const info = { apiUrl, contactFormUrl, crmName: crm.name, chatName: chat.name, files }
+        await writeFile(join(from, infoFile), JSON.stringify(info))
+        // With this file, the build is complete. So it comes last.
+        for (const file of [...files, infoFile]) {
           await mkdir(dirname(join(to, file)), { recursive: true })
           await renameWhenFree(join(from, file), join(to, file))
         }
-        await clearUp(to, new Set([...files, listFile]), former)
+        await clearUp(to, new Set([...files, infoFile]), former)
       },
     },
     // Also after a build that failed.
@@ -45,12 +53,7 @@ export function publish(): Plugin {
   }
 }
 
-/** The page comes after all that it needs, and what says that the build is complete comes last. */
-function rank(file: string): number {
-  if (file.startsWith('assets/')) return 0
-  if (file === '.build.json') return 3
-  return file.startsWith('index.html') ? 2 : 1
-}
+const isPage = (file: string) => file.startsWith('index.html')
 
 /** The paths of the files in a folder, with slashes. Those of a build that still runs are none of them. */
 async function filesIn(folder: string, under = ''): Promise<string[]> {
@@ -65,8 +68,8 @@ async function filesIn(folder: string, under = ''): Promise<string[]> {
 
 /** A build of a former version has no list. Then all files are of it. */
 async function formerFiles(folder: string): Promise<ReadonlySet<string>> {
-  const list = await readFile(join(folder, listFile), 'utf8').catch(() => undefined)
-  return new Set(list === undefined ? await filesIn(folder) : JSON.parse(list))
+  const info = await readFile(join(folder, infoFile), 'utf8').catch(() => '{}')
+  return new Set(JSON.parse(info).files ?? (await filesIn(folder)))
 }
 
 /**

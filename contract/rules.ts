@@ -1,5 +1,5 @@
 /** A kind of CRM event that can cause a chat message (§3). */
-interface Rule {
+export interface Rule {
   id: string
   /** The label of the checkbox, after 'Notify me when '. */
   when: string

@@ -1,20 +1,7 @@
 import { backendRoots } from '../contract/endpoints.ts'
 import { defaultNames, providerIdOf, providerName } from '../contract/provider-names.ts'
 
-/** A service that the user can connect. */
-export interface Provider {
-  id: string
-  name: string
-}
-
-export interface Config {
-  /** The address of the backend without a trailing slash; empty if it is the page's own origin. */
-  apiUrl: string
-  crm: Provider
-  chat: Provider
-  /** The form that `/contact` shows in its frame: a path on this origin or an http(s) URL. By default, the backend's. */
-  contactFormUrl: string
-}
+export type Config = ReturnType<typeof parseConfig>
 
 // A provider with one of these names would have the paths of another route.
 const reservedNames: ReadonlySet<string> = new Set([
@@ -32,7 +19,7 @@ export const standInFormAt = (apiUrl: string): string => `${apiUrl}/sandbox/cont
  * Reads the VITE_ settings. An unset or empty setting has its default.
  * @throws Error that lists all invalid settings.
  */
-export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
+export function parseConfig(env: Readonly<Record<string, unknown>>) {
   const problems: string[] = []
 
   function setting(name: string, fallback: string): string {
@@ -40,7 +27,7 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
     return typeof value === 'string' && value.trim() !== '' ? value.trim() : fallback
   }
 
-  function provider(settingName: keyof typeof defaultNames): Provider {
+  function provider(settingName: keyof typeof defaultNames) {
     const name = setting(settingName, defaultNames[settingName])
     const id = providerIdOf(name)
     if (!providerName.pattern.test(name)) {
@@ -82,7 +69,14 @@ export function parseConfig(env: Readonly<Record<string, unknown>>): Config {
     error.stack = error.message
     throw error
   }
-  return { apiUrl, crm, chat, contactFormUrl: contactFormUrl || standInFormAt(apiUrl) }
+  return {
+    /** The address of the backend without a trailing slash; empty if it is the page's own origin. */
+    apiUrl,
+    crm,
+    chat,
+    /** The form that `/contact` shows in its frame: a path on this origin or an http(s) URL. By default, the backend's. */
+    contactFormUrl: contactFormUrl || standInFormAt(apiUrl),
+  }
 }
 
 function isHttpUrl(text: string, { bare }: { bare: boolean }): boolean {

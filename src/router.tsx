@@ -1,5 +1,5 @@
 import type { QueryClient } from '@tanstack/react-query'
-import { createRouter, type RouterHistory } from '@tanstack/react-router'
+import { createRouter, type RouterHistory, stringifySearchWith } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { routeTree } from './routeTree.gen.ts'
 import { GenericError } from './shell/GenericError.tsx'
@@ -14,12 +14,7 @@ export function createAppRouter(queryClient: QueryClient, history?: RouterHistor
     ...(history && { history }),
     // The default parser reads JSON, and would change a code such as 00123, null or "x".
     parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),
-    stringifySearch: (search) => {
-      const text = new URLSearchParams(
-        Object.entries(search).filter((entry): entry is [string, string] => entry[1] !== undefined),
-      ).toString()
-      return text === '' ? '' : `?${text}`
-    },
+    stringifySearch: stringifySearchWith(String),
     // The script of a page, and its calls, load when the pointer or the focus comes to its link.
     defaultPreload: 'intent',
     defaultPendingComponent: Pending,

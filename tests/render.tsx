@@ -9,7 +9,7 @@ import { act, render } from '@testing-library/react'
 import userEvent from '@testing-library/user-event'
 import { HttpResponse, http } from 'msw'
 import { StrictMode } from 'react'
-import { onTestFinished, vi } from 'vitest'
+import { beforeEach, onTestFinished, vi } from 'vitest'
 import { personHeader } from '../contract/endpoints.ts'
 import { createQueryClient } from '../src/api/query-client.ts'
 import { createAppRouter } from '../src/router.tsx'
@@ -101,18 +101,74 @@ export const openApp = (initial?: Parameters<typeof startBackend>[0], address = 
   ...renderApp(address),
 })
 
-/** Renders the whole app on the given history, for example the browser's. */
+/** Whether a page loads itself again, and how often one has. */
+export const loading = { isUnderWay: false, times: 0 }
+
+/**
+ * Renders the whole app on the given history, for example the browser's. If the page loads itself again, the app begins
+ * anew, and what is returned has the new parts.
+ */
 export function renderAppWith(history: RouterHistory) {
-  const queryClient = makeQueryClient()
+  const app = { history, user: userEvent.setup(), ...load(history) }
+  let isOver = false
+  onTestFinished(() => {
+    isOver = true
+    end(app.queryClient)
+  })
+  vi.spyOn(window.location, 'reload').mockImplementation(() => {
+    const leave = new Event('beforeunload', { cancelable: true })
+    window.dispatchEvent(leave)
+    if (leave.defaultPrevented) throw new Error('The browser asks before it loads the page again.')
+    if (loading.isUnderWay) return
+    loading.isUnderWay = true
+    loading.times += 1
+    setImmediate(() => {
+      loading.isUnderWay = false
+      if (isOver) return
+      app.unmount()
+      end(app.queryClient)
+      window.dispatchEvent(new Event('pagehide'))
+      Object.assign(app, load(history))
+    })
+  })
+  return app
+}
+
+function load(history: RouterHistory) {
+  const queryClient = createQueryClient({ retryDelayMs: 0 })
   const router = createAppRouter(queryClient, history)
-  const user = userEvent.setup()
   const view = render(
     <StrictMode>
       <RouterProvider router={router} />
     </StrictMode>,
   )
-  return { ...view, history, queryClient, router, user }
+  return { ...view, queryClient, router }
 }
+
+/** A call that still hangs at the end of its page must not log its timeout later. */
+function end(queryClient: QueryClient): void {
+  queryClient.getQueryCache().config = {}
+  queryClient.getMutationCache().config = {}
+  queryClient.clear()
+}
+
+// A page that ends makes no call any more, and gets no answer.
+beforeEach(() => {
+  loading.isUnderWay = false
+  window.sessionStorage.clear()
+  const own = Object.getOwnPropertyDescriptor(globalThis, 'fetch') as PropertyDescriptor
+  const send = globalThis.fetch
+  const value: typeof fetch = async (...call) => {
+    const { times, isUnderWay } = loading
+    if (isUnderWay) return new Promise(() => {})
+    const [answer] = await Promise.allSettled([send(...call)])
+    if (times !== loading.times) return new Promise(() => {})
+    if (answer.status === 'rejected') throw answer.reason
+    return answer.value
+  }
+  Object.defineProperty(globalThis, 'fetch', { ...own, value })
+  onTestFinished(() => void Object.defineProperty(globalThis, 'fetch', own))
+})
 
 /** Opens the app with the browser's own history, at its address if there is no other one. */
 export function openInBrowser(address?: string) {
@@ -126,12 +182,7 @@ export function openInBrowser(address?: string) {
 
 export function makeQueryClient(): QueryClient {
   const queryClient = createQueryClient({ retryDelayMs: 0 })
-  // A call that still hangs at the end of its test must not log its timeout during another test.
-  onTestFinished(() => {
-    queryClient.getQueryCache().config = {}
-    queryClient.getMutationCache().config = {}
-    queryClient.clear()
-  })
+  onTestFinished(() => end(queryClient))
   return queryClient
 }
 

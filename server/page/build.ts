@@ -6,7 +6,7 @@ import { pagePolicy } from '../../contract/page-headers.ts'
 import { defaultNames } from '../../contract/provider-names.ts'
 import type { Dashboard } from './serve.ts'
 
-// The build writes this file about itself (build/build-info.ts).
+// The build writes this file about itself (build/publish.ts).
 const buildInfoFile = '.build.json'
 const buildInfo = v.object({
   apiUrl: v.string(),

@@ -1,14 +1,12 @@
 import { useId, useRef } from 'react'
 import { useKnownStatus } from '../api/connections.ts'
 import type { ApiError } from '../api/errors.ts'
-import { usePerson } from '../api/person.ts'
+import { useHasNotice, usePerson } from '../api/person.ts'
 import { useEndOtherSessions, useEndSession } from '../api/session.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
-import { passFocus } from '../ui/focus.ts'
+import { focusInPlace } from '../ui/focus.ts'
 import { ended } from '../ui/words.ts'
-
-const passToLine = passFocus(() => document.querySelector<HTMLElement>('header [role=status]'))
 
 /**
  * The menu at the end of the header, which signs out this browser, or all others of the same user. The line below the
@@ -22,8 +20,7 @@ export function AccountMenu() {
   const others = useEndOtherSessions()
   const menuId = useId()
   const menu = useRef<HTMLDivElement>(null)
-  // The answer may be lost, and then the next one names nobody.
-  const isSignedOut = own.isSuccess || (own.isError && person === 'nobody')
+  const isSignedOut = useHasNotice('signed out')
   const failure = others.error ?? (isSignedOut ? null : own.error)
   // It covers the line. The focus goes back to its button.
   const close = () => menu.current?.hidePopover()
@@ -31,7 +28,7 @@ export function AccountMenu() {
   return (
     <>
       {crm.isFetched && person !== 'nobody' && (
-        <div ref={passToLine} className="flex min-w-12 flex-1 basis-0 justify-end">
+        <div className="flex min-w-12 flex-1 basis-0 justify-end">
           <button
             type="button"
             popoverTarget={menuId}
@@ -82,6 +79,8 @@ export function AccountMenu() {
       {/* It is always there, because screen readers announce only what changes in it. */}
       <p
         role="status"
+        // Screen readers do not announce what a page begins with.
+        ref={isSignedOut ? focusInPlace : null}
         tabIndex={-1}
         className="w-full rounded-sm pb-3 text-sm empty:absolute empty:w-0"
       >

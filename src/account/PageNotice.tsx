@@ -3,7 +3,7 @@ import { useEffect } from 'react'
 import { useConnectionStatus, useFailedAuthorization, useIsConnected } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
 import { forgetFailures } from '../api/keys.ts'
-import { useHasSessionEnded } from '../api/person.ts'
+import { useHasNotice, usePerson } from '../api/person.ts'
 import { useReach } from '../api/reach.ts'
 import { config, type Provider } from '../config.ts'
 
@@ -16,7 +16,9 @@ export const PageNotice = () => useHasFeature('activity') && <Notice />
 function Notice() {
   const { crm, chat } = config
   const reach = useReach()
-  const hasEnded = useHasSessionEnded()
+  const isNobody = usePerson() === 'nobody'
+  const wasNotSaved = useHasNotice('not saved')
+  const hasEnded = useHasNotice('session ended') || (wasNotSaved && isNobody)
   // Do not use isError: without data, it is false during each new attempt.
   const haveFailed = [useConnectionStatus(crm), useConnectionStatus(chat)].every(
     ({ errorUpdatedAt, dataUpdatedAt }) => errorUpdatedAt > dataUpdatedAt,

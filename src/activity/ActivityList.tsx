@@ -40,9 +40,9 @@ export function ActivityList() {
           >
             Messages
           </h2>
-          {filter.counts && <SearchAndRule filter={filter} />}
+          {filter.counts && <SearchAndRule />}
         </div>
-        <StateFilter filter={filter} counts={firstPage?.counts} />
+        <StateFilter counts={firstPage?.counts} />
       </div>
       <div tabIndex={-1} className="relative flex flex-col gap-4 outline-none">
         <ActivityFailure what="The messages" query={pages.data ? refreshes : pages} />
@@ -62,7 +62,6 @@ export function ActivityList() {
             // The former list counts what another filter finds. Nor may the result of one filter stay for another.
             <SendFoundAgain
               key={JSON.stringify(filter)}
-              filter={filter}
               found={isPlaceholderData ? undefined : firstPage?.retryable}
             />
           ) : (
@@ -87,9 +86,9 @@ export function ActivityList() {
           aria-busy={isPlaceholderData}
           className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
         >
-          {items.length === 0 && loaded?.next === null && <NoMessages filter={filter} />}
+          {items.length === 0 && loaded?.next === null && <NoMessages />}
           <Days items={items} />
-          {loaded && <OlderMessages pages={pages} loaded={loaded} isEmpty={items.length === 0} />}
+          <OlderMessages pages={pages} />
         </div>
       </div>
     </section>

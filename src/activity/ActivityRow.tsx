@@ -34,7 +34,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
       </span>
       <div className="grid min-w-0 flex-1 grid-cols-[1fr_auto] gap-x-3 gap-y-0.5 wrap-anywhere">
         <p>
-          {deal !== null && isWebAddress(deal.url) ? (
+          {deal !== null && webAddress.test(deal.url) ? (
             <a
               href={deal.url}
               target="_blank"
@@ -109,14 +109,8 @@ function Change({ from, to }: { from: string | null; to: string | null }) {
   )
 }
 
-/** Whether an address may become a link. One with `javascript:` would run in the page. */
-function isWebAddress(address: string): boolean {
-  try {
-    return ['http:', 'https:'].includes(new URL(address).protocol)
-  } catch {
-    return false
-  }
-}
+/** Only such an address becomes a link. One with `javascript:` would run in the page. */
+const webAddress = /^https?:\/\//i
 
 const signs: Record<ActivityState, ReactNode> = {
   sent: <GreenCheck />,

@@ -6,9 +6,9 @@ import {
   activityStates,
 } from '../../contract/features/activity.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
-import type { ActivityFilter } from '../api/activity.ts'
 import { dateName } from '../ui/dates.ts'
 import { focusInPlace } from '../ui/focus.ts'
+import { useFilter } from './activity-filter.ts'
 import { ruleInWords } from './activity-words.ts'
 
 const states = [undefined, ...activityStates]
@@ -23,13 +23,8 @@ const forcedColours =
   'forced-colors:aria-[current=page]:forced-color-adjust-none forced-colors:aria-[current=page]:bg-[Highlight] forced-colors:aria-[current=page]:text-[HighlightText]'
 
 /** The filter by state, with the number of messages in each if the backend says so, and the chosen day. */
-export function StateFilter({
-  filter: { counts: isCounted, day },
-  counts,
-}: {
-  filter: ActivityFilter
-  counts: ActivityCounts | undefined
-}) {
+export function StateFilter({ counts }: { counts: ActivityCounts | undefined }) {
+  const { counts: isCounted, day } = useFilter()
   return (
     <nav aria-label="Messages by state">
       {/* The numbers come later. They stand at the end of even columns, so they move nothing. */}
@@ -93,7 +88,8 @@ const field =
   'min-h-9 min-w-0 rounded-lg border border-edge bg-surface px-3 text-base sm:text-sm pointer-coarse:min-h-11'
 
 /** The search by a deal's name, and the filter by rule. */
-export function SearchAndRule({ filter: { q = '', rule } }: { filter: ActivityFilter }) {
+export function SearchAndRule() {
+  const { q = '', rule } = useFilter()
   const navigate = useNavigate({ from: '/activity' })
   const [text, setText] = useState(q)
   // Back, or a link to the whole list, changes the text. The address that follows the typing does not.

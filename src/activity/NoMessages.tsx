@@ -1,11 +1,12 @@
 import { Link } from '@tanstack/react-router'
-import type { ActivityFilter } from '../api/activity.ts'
 import { useHasFeature } from '../api/health.ts'
 import { config } from '../config.ts'
 import { buttonStyle } from '../ui/button-style.ts'
+import { useFilter } from './activity-filter.ts'
 
 /** In place of an empty list. */
-export function NoMessages({ filter: { state, rule, q, day } }: { filter: ActivityFilter }) {
+export function NoMessages() {
+  const { state, rule, q, day } = useFilter()
   const canSendTest = useHasFeature('test-message')
   if (rule !== undefined || q !== undefined || day !== undefined) {
     return (

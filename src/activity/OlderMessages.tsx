@@ -1,4 +1,3 @@
-import type { Activity } from '../../contract/features/activity.ts'
 import type { useActivity } from '../api/activity.ts'
 import { serverTime } from '../api/server-time.ts'
 import { Button } from '../ui/Button.tsx'
@@ -7,17 +6,10 @@ import { passToBox } from '../ui/focus.ts'
 import { ended } from '../ui/words.ts'
 
 /** Below the list: a button that loads the next page, or that there is none. */
-export function OlderMessages({
-  pages,
-  loaded: { next, searchedTo },
-  isEmpty,
-}: {
-  pages: ReturnType<typeof useActivity>['pages']
-  /** The last page. */
-  loaded: Activity
-  /** Whether nothing is listed. */
-  isEmpty: boolean
-}) {
+export function OlderMessages({ pages }: { pages: ReturnType<typeof useActivity>['pages'] }) {
+  const loaded = pages.data?.pages ?? []
+  const { next = null, searchedTo } = loaded.at(-1) ?? {}
+  const isEmpty = loaded.every(({ items }) => items.length === 0)
   if (isEmpty && next === null) return null
   const searched = searchedTo == null ? undefined : dayName(searchedTo, serverTime())
   return (

@@ -1,5 +1,4 @@
 import type { Activity } from '../../contract/features/activity.ts'
-import type { ActivityFilter } from '../api/activity.ts'
 import { authorizeUrl } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
 import { type RetriedMessages, useRetryAll } from '../api/retry.ts'
@@ -8,6 +7,7 @@ import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { passToBox } from '../ui/focus.ts'
 import { count, ended } from '../ui/words.ts'
+import { useFilter } from './activity-filter.ts'
 
 /** Sends what failed while a connection was broken again, with one button. Nothing if there is no such message. */
 export function SendAllAgain({
@@ -39,13 +39,12 @@ export function FailedMessages() {
 
 /** Sends the failed messages of a filter again, with one button. */
 export function SendFoundAgain({
-  filter: { q, rule, day },
   found,
 }: {
-  filter: ActivityFilter
   /** How many there are; undefined while this is not known. */
   found: Activity['retryable']
 }) {
+  const { q, rule, day } = useFilter()
   const failed = found?.count ?? 0
   return (
     <SendAgain messages={{ q, rule, day }} isNeeded={failed > 0}>

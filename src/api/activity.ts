@@ -1,5 +1,6 @@
 import {
   infiniteQueryOptions,
+  keepPreviousData,
   type QueryClient,
   useInfiniteQuery,
   useQuery,
@@ -15,7 +16,6 @@ import {
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey, featuresKey } from './keys.ts'
-import { currentTurn } from './person.ts'
 import { callOptions, whenShown, whileFailed } from './query-client.ts'
 import { queryString } from './query-string.ts'
 
@@ -60,11 +60,10 @@ const getPage = (
 const pagesQuery = (filter: ActivityFilter) =>
   infiniteQueryOptions({
     queryKey: [...featuresKey, 'pages', filter],
-    queryFn: async ({ pageParam }) => {
-      const turn = currentTurn()
+    queryFn: ({ pageParam }) => {
       const counts = pageParam === '' ? filter.counts : undefined
       const before = pageParam || undefined
-      return { turn, ...(await getPage({ limit: pageSize, before, ...filter, counts })) }
+      return getPage({ limit: pageSize, before, ...filter, counts })
     },
     initialPageParam: '',
     getNextPageParam: ({ next }) => next,
@@ -91,13 +90,12 @@ const refreshQuery = (filter: ActivityFilter) =>
 
 /** docs/decisions.md, 504, says what else there was. */
 async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Refresh> {
-  const begun = currentTurn()
   const { current } = client.getQueryData(refreshQuery(filter).queryKey) ?? unchanged
   const listed = () => itemsOf(client.getQueryData(pagesQuery(filter).queryKey), current)
   const newest = await getPage({ limit: pageSize, ...filter })
   // An empty list shows its first messages by itself.
   const isFirst = listed().length === 0 && newest.items.length > 0
-  if (isFirst && begun === currentTurn()) void listNewest(client, filter, newest)
+  if (isFirst) void listNewest(client, filter, newest)
   const inNewest = new Set(newest.items.map(({ id }) => id))
   const ids = listed()
     // Only these can change.
@@ -115,7 +113,7 @@ async function refresh(client: QueryClient, filter: ActivityFilter): Promise<Ref
 async function listNewest(client: QueryClient, filter: ActivityFilter, newest: Activity) {
   const { queryKey } = pagesQuery(filter)
   await client.cancelQueries({ queryKey })
-  client.setQueryData(queryKey, { pages: [{ ...newest, turn: currentTurn() }], pageParams: [''] })
+  client.setQueryData(queryKey, { pages: [newest], pageParams: [''] })
 }
 
 /**
@@ -127,8 +125,8 @@ export function useActivity(filter: ActivityFilter) {
   const pages = useInfiniteQuery({
     ...pagesQuery(filter),
     enabled: useHasFeature(feature),
-    // The list stays until that of the next filter is there, but never for the next person.
-    placeholderData: (former) => (former?.pages[0]?.turn === currentTurn() ? former : undefined),
+    // The list stays until that of the next filter is there.
+    placeholderData: keepPreviousData,
   })
   const isListed = pages.data !== undefined && !pages.isPlaceholderData
   const refreshes = useQuery({ ...refreshQuery(filter), enabled: isListed })

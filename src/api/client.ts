@@ -3,7 +3,7 @@ import { type GenericSchema, getDotPath, type InferOutput, safeParse } from 'val
 import { errorBody } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
-import { currentTurn, noticePerson, personIn, shownPersonHeader } from './person.ts'
+import { noticePerson, personIn, shownPersonHeader } from './person.ts'
 import { noticeAnswer } from './reach.ts'
 import { noticeDate } from './server-time.ts'
 
@@ -59,11 +59,10 @@ export function getJson<Schema extends GenericSchema>(
   { method = 'GET', readsRefusal }: { method?: 'GET' | 'POST'; readsRefusal?: true } = {},
 ): Promise<InferOutput<Schema>> {
   return asApiError(async () => {
-    const begun = currentTurn()
     const request = send(method, path)
     const response = await request
-    // Not the answer to a call for the former person. The refusal of a change is noticed by its mutation.
-    if (method === 'GET' && begun === currentTurn()) noticePerson(personIn(response))
+    // The refusal of a change is noticed by its mutation.
+    if (method === 'GET') await noticePerson(personIn(response))
     await assertOk(response, readsRefusal && request)
     const { success, output, issues } = safeParse(answer, await readJson(request))
     if (!success) throw new ApiError('format', { field: getDotPath(issues[0]) ?? undefined })

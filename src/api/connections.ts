@@ -2,12 +2,11 @@ import { notifyManager, type QueryClient, useQuery, useQueryClient } from '@tans
 import { useSyncExternalStore } from 'react'
 import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import type { FeatureName } from '../../contract/features.ts'
-import { config } from '../config.ts'
-import type { Provider } from '../parse-config.ts'
+import { config, type Provider } from '../config.ts'
 import { call, getJson } from './client.ts'
 import type { ApiError } from './errors.ts'
 import { useHasFeature } from './health.ts'
-import { callbackKey, resetFeatures, statusKey } from './keys.ts'
+import { callbackKey, featuresKey, statusKey } from './keys.ts'
 import { againMs, callOptions, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -88,7 +87,8 @@ export function useDisconnect(provider: Provider) {
       // An answer to an earlier call must not restore the connection.
       await queryClient.cancelQueries({ queryKey })
       queryClient.setQueryData(queryKey, { connected: false })
-      void resetFeatures(queryClient)
+      // It was about the connection. What is still on screen loads again.
+      void queryClient.resetQueries({ queryKey: featuresKey })
     },
     // The server may have disconnected although its answer did not arrive.
     onSettled: (_data, error) => {

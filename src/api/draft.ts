@@ -2,7 +2,6 @@ import { type QueryClient, queryOptions, skipToken, useQuery } from '@tanstack/r
 import { boolean, parseJson, pipe, record, safeParse, string, tuple } from 'valibot'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { draftKey } from './keys.ts'
-import { isNobodyYet, shownPerson } from './person.ts'
 
 /** Rule ids. A newer client may have stored ids that this client does not offer. */
 export type RuleIds = readonly string[]
@@ -46,15 +45,14 @@ export function dropSavedChanges(queryClient: QueryClient, saved: RuleIds): void
   if (unsaved.length < changes.length) setDraft(queryClient, Object.fromEntries(unsaved))
 }
 
-// The draft of this tab while the browser is at a provider, and its person.
+// The draft of this tab while the browser is at a provider or loads the page again, and its person.
 const keptKey = 'dealbell-draft'
 const keptAnswer = pipe(string(), parseJson(), tuple([string(), record(string(), boolean())]))
 /** Which page has kept its draft, and is about to end. */
 let keptBy: QueryClient | undefined
 
 /** Keeps the draft, unless the backend does not say whose it is. */
-export function keepDraft(queryClient: QueryClient): void {
-  const person = shownPerson()
+export function keepDraft(queryClient: QueryClient, person: string | undefined): void {
   const changes = draftOf(queryClient)
   if (Object.keys(changes).length === 0 || person === undefined) return
   try {
@@ -72,18 +70,15 @@ function dropKeptDraft(): void {
   takeStored()
 }
 
-// The browser came back from the provider without an answer. This page still has the ticks.
-window.addEventListener('pageshow', ({ persisted }) => {
-  if (persisted && keptBy !== undefined) dropKeptDraft()
-})
-
 /** Adds the draft that a page before this one has kept, once, if it belongs to this person. */
-export function restoreDraft(queryClient: QueryClient): void {
+export function restoreDraft(queryClient: QueryClient, shown: string | undefined): void {
   if (isDraftKept(queryClient)) return
   const { success, output } = safeParse(keptAnswer, takeStored())
   if (!success) return
   const [person, changes] = output
-  if (!isNobodyYet(person) && person !== shownPerson()) return
+  // Without a session, or with one that waits for the CRM's answer, somebody is nobody yet. What they tick belongs to
+  // whoever this browser becomes.
+  if (!person.startsWith('nobody') && person !== shown) return
   const offered = Object.entries(changes).filter(([id]) => availableRuleIds.has(id))
   setDraft(queryClient, { ...Object.fromEntries(offered), ...draftOf(queryClient) })
 }

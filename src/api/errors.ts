@@ -5,8 +5,6 @@ const messages = {
   format: 'The server sent an answer that could not be understood',
   /** The provider came back without a code (§8). */
   code: 'Missing code',
-  /** The call was made for the former person. Nobody sees or logs this. */
-  former: 'The page shows another person',
   /** The user must connect both services first, so no call was made (§5). Nobody logs this. */
   unconnected: 'Connect both services first',
   /** A fault of our own. The log has its cause. */

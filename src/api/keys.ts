@@ -18,27 +18,20 @@ export const rulesKey = [...personKey, 'rules'] as const
 export const featuresKey = [...personKey, 'features'] as const
 /** Messages, and how many there are. */
 export const activityKey = [...featuresKey, 'activity'] as const
-/** The ticks that are not saved. Those of somebody who was nobody yet outlive the person. */
+/** The ticks that are not saved. */
 export const draftKey = ['draft'] as const
-/** What was asked with the codes of providers. It stays when the person changes, because a code works once. */
+/** What was asked with the codes of providers. */
 export const callbackKey = ['oauth-callback'] as const
+
+/** The sign-out of this browser. */
+export const endSessionKey = ['end-session', 'own'] as const
 
 /** Loads both connection statuses again: now if they are on screen, otherwise when they are shown. */
 export const reloadStatuses = (queryClient: QueryClient) =>
   queryClient.invalidateQueries({ queryKey: statusKey })
 
-/**
- * Forgets what the features beyond §7 said: it was about other connections, or about another user. What is
- * still on screen loads again.
- */
-export const resetFeatures = (queryClient: QueryClient) =>
-  queryClient.resetQueries({ queryKey: featuresKey })
-
-/** Counts the callbacks of all or of one provider that failed as over. To remove them would send their codes again. */
-export function forgetFailures(queryClient: QueryClient, ...id: [] | [string]): void {
+/** Counts the callbacks of a provider that failed as over. To remove them would send their codes again. */
+export function forgetFailures(queryClient: QueryClient, id: string): void {
   const predicate = ({ state }: Query) => state.status === 'error'
-  queryClient.setQueriesData(
-    { queryKey: [...callbackKey, ...id], type: 'inactive', predicate },
-    true,
-  )
+  queryClient.setQueriesData({ queryKey: [...callbackKey, id], type: 'inactive', predicate }, true)
 }

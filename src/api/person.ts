@@ -1,53 +1,40 @@
 import { focusManager, type QueryClient } from '@tanstack/react-query'
 import { personHeader } from '../../contract/endpoints.ts'
+import { isDraftKept, keepDraft, setDraft } from './draft.ts'
 import { ApiError } from './errors.ts'
-import {
-  draftKey,
-  forgetFailures,
-  personKey,
-  reloadStatuses,
-  resetFeatures,
-  rulesKey,
-  statusKey,
-} from './keys.ts'
+import { endSessionKey, personKey, rulesKey, statusKey } from './keys.ts'
 import { createStore } from './store.ts'
 
 /**
- * Everything on a page is about one person. The person can change at any time: a callback or a sign-out in
- * this tab, in another one, or while the browser kept this page frozen. A backend may name the person in
- * its answers. A backend of §7 does not; then only the tabs tell each other
- * (docs/decisions.md, 505).
+ * A page is about one person. The person can change at any time: a callback or a sign-out in this tab, in another one,
+ * or while the browser kept this page frozen. Then the page loads itself again. A backend may name the person in its
+ * answers. A backend of §7 does not; then only the tabs tell each other (docs/decisions.md, 505).
  */
+
+/** What a page that ends leaves to the next one to say. */
+export type Notice = 'session ended' | 'signed out' | 'not saved' | ''
 
 const page = createStore({
   /** The name of the person whose data the page shows. Undefined if no answer has named one. */
   person: undefined as string | undefined,
-  /** Grows whenever everything is forgotten. What began before the last time is of the former person. */
-  turn: 0,
-  /** Whether the person's session has ended without a sign-out on this page. */
-  hasEnded: false,
+  notice: '',
 })
 /** The client with the data of the page. */
 let queryClient: QueryClient
-
-export const currentTurn = (): number => page.get().turn
+/** An answer may load the page again once, until the user clicks or looks: a backend may name two persons in turn. */
+let mayReload = true
+window.addEventListener('click', () => {
+  mayReload = true
+})
 
 export const shownPerson = (): string | undefined => page.get().person
 
-/**
- * Whether it is not known yet who somebody is: there is no session, or only one that waits for the CRM's answer. What
- * they tick belongs to whoever this browser becomes.
- */
-export const isNobodyYet = (person: string | undefined): boolean =>
-  person?.startsWith('nobody') === true
-
 export const usePerson = (): string | undefined => page.use(({ person }) => person)
 
-export const useHasSessionEnded = (): boolean => page.use(({ hasEnded }) => hasEnded)
+export const useHasNotice = (notice: Notice): boolean => page.use((now) => now.notice === notice)
 
-/** @throws ApiError of the kind `former` if everything was forgotten since this turn. */
-export function assertSamePerson(begun: number): void {
-  if (begun !== currentTurn()) throw new ApiError('former')
+export function dropNotice(notice: Notice): void {
+  if (page.get().notice === notice) page.set({ ...page.get(), notice: '' })
 }
 
 /** The name of the person in an answer. Undefined if the answer does not say. */
@@ -61,73 +48,69 @@ export function shownPersonHeader(): Record<string, string> {
   return person === undefined ? {} : { [personHeader]: person }
 }
 
-/**
- * Compares the person whom an answer names with the one on the page. If it is another one, forgets
- * everything and loads it again.
- */
-export function noticePerson(named: string | undefined): void {
+/** Loads the page again if an answer names another person than the one on it. Then the promise never ends. */
+export async function noticePerson(named: string | undefined, failure?: Notice): Promise<void> {
   if (named === undefined || named === shownPerson()) return
   if (shownPerson() === undefined) page.set({ ...page.get(), person: named })
-  else forgetPerson(named, named === 'nobody')
+  else if (mayReload) {
+    // The answer to a sign-out may be late or lost.
+    const signOut = queryClient.getMutationCache().find({ mutationKey: endSessionKey })
+    const ending = signOut ? 'signed out' : 'session ended'
+    await beginAgain(named, failure ?? (named === 'nobody' ? ending : ''))
+  }
 }
 
-/**
- * After a callback or a sign-out: what it may have changed for the same person is loaded again. Another person begins
- * with nothing. If nobody knows who it is, the backend is asked, and one that names nobody counts as another person.
- */
-async function hearPerson(named: string | undefined): Promise<void> {
-  const person = shownPerson()
-  if (person !== undefined && (named === undefined || named === person)) {
-    // An answer to another call may have come before that of the sign-out.
-    page.set({ ...page.get(), hasEnded: false })
-    void resetFeatures(queryClient)
-    await reloadStatuses(queryClient)
-  } else forgetPerson(named)
-}
-
-/** Makes a call that may change the person, and tells all tabs of it. */
-export async function changePerson(change: () => Promise<string | undefined>): Promise<void> {
+/** Makes a call that may change the person, and tells the other tabs who it is: null if nobody knows. */
+export async function changePerson(change: () => Promise<string | undefined>, notice?: Notice) {
   try {
     const named = await change()
-    void hearPerson(named)
-    tellOtherTabs(named)
+    globalThis.personChannel?.postMessage(named ?? null)
+    await beginAgain(named, notice)
   } catch (error) {
     // Without the backend's own answer, nobody knows whether it has changed the session. What it says now belongs to
     // the result of this call.
     if (!(error instanceof ApiError && error.isRefusal)) {
-      tellOtherTabs(undefined)
-      await hearPerson(undefined)
+      globalThis.personChannel?.postMessage(null)
+      await queryClient.invalidateQueries({ queryKey: personKey })
     }
     throw error
   }
 }
 
-/** Forgets everything of the person on the page, and loads it again for the one who is named. */
-function forgetPerson(person: string | undefined, hasEnded = false): void {
-  const keepsTicks = isNobodyYet(shownPerson()) && person !== 'nobody'
-  // The boot script may have started calls that the app has not made yet.
-  globalThis.startedCalls?.clear()
-  page.set({ person, hasEnded, turn: currentTurn() + 1 })
-  // This also drops the answers that are on their way.
-  if (!keepsTicks) void queryClient.resetQueries({ queryKey: draftKey })
-  void queryClient.resetQueries({ queryKey: personKey })
-  forgetFailures(queryClient)
-}
+const noticeKey = 'dealbell-notice'
 
-/** Calls a function after each end of a turn. @returns a function that ends this. */
-export function onNextPerson(listener: () => void): () => void {
-  let last = currentTurn()
-  return page.subscribe(() => {
-    if (last === currentTurn()) return
-    last = currentTurn()
-    listener()
-  })
+/** Loads the page again, unless it has nothing of a person. The ticks stay if they belong to the next person. */
+async function beginAgain(named: string | undefined, notice: Notice = ''): Promise<void> {
+  if (queryClient.getQueryCache().find({ queryKey: personKey, exact: false }) === undefined) {
+    page.set({ person: named, notice })
+    return
+  }
+  if (named !== 'nobody') keepDraft(queryClient, shownPerson())
+  // Otherwise the browser asks before it loads the page.
+  if (!isDraftKept(queryClient)) setDraft(queryClient, {})
+  try {
+    sessionStorage.setItem(noticeKey, notice)
+  } catch {
+    // The user has forbidden the storage, or it is full.
+  }
+  // Another answer has nothing to add.
+  mayReload = false
+  window.location.reload()
+  await new Promise(() => {})
 }
 
 /** Begins a page of which nothing is known, and listens to the other tabs. */
 export function beginPage(client: QueryClient): void {
   queryClient = client
-  page.set({ person: undefined, hasEnded: false, turn: currentTurn() + 1 })
+  let notice: string | null = ''
+  try {
+    notice = sessionStorage.getItem(noticeKey)
+    sessionStorage.removeItem(noticeKey)
+  } catch {
+    // Then nobody knows whether the page was loaded again.
+  }
+  mayReload = notice === null
+  page.set({ person: undefined, notice: notice ?? '' })
   listen()
 }
 
@@ -137,24 +120,15 @@ export function beginPage(client: QueryClient): void {
  */
 export const watchFocus = () =>
   focusManager.subscribe(() => {
+    mayReload = true
     if (shownPerson() === undefined) return
     void queryClient.invalidateQueries({ queryKey: statusKey, refetchType: 'none' })
   })
-
-/** Tells the other tabs of this browser that the person may have changed, and who it is if that is known. */
-function tellOtherTabs(named: string | undefined): void {
-  globalThis.personChannel?.postMessage(named ?? null)
-}
 
 /** Tells the other tabs that this person has saved rules. With a backend of §7, they could show another person. */
 export function tellSave(): void {
   const saved = shownPerson()
   if (saved !== undefined) globalThis.personChannel?.postMessage({ saved })
-}
-
-/** Another tab has saved rules, or may have. */
-function reloadRules(): void {
-  void queryClient.invalidateQueries({ queryKey: rulesKey })
 }
 
 function listen(): void {
@@ -166,8 +140,9 @@ function listen(): void {
     return
   }
   globalThis.personChannel.onmessage = ({ data }) => {
-    if (data?.saved === undefined) void hearPerson(typeof data === 'string' ? data : undefined)
-    else if (data.saved === shownPerson()) reloadRules()
+    if (data?.saved === undefined) void beginAgain(typeof data === 'string' ? data : undefined)
+    else if (data.saved === shownPerson())
+      void queryClient.invalidateQueries({ queryKey: rulesKey })
   }
 }
 
@@ -180,6 +155,5 @@ window.addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
   listen()
   // What the other tabs said meanwhile is lost.
-  void hearPerson(undefined)
-  reloadRules()
+  void beginAgain(undefined)
 })

@@ -8,11 +8,13 @@ import {
 } from '@tanstack/react-query'
 import { ApiError } from './errors.ts'
 import type { CallKey } from './keys.ts'
-import { beginPage, noticePerson } from './person.ts'
+import { beginPage, type Notice, noticePerson } from './person.ts'
 
 export interface Meta extends Record<string, unknown> {
   /** What failed, for the log: '{action} failed: {message}'. */
   action: string
+  /** What the page says if it loads again, because the backend refused this change for another person. */
+  failure?: Notice
 }
 
 declare module '@tanstack/react-query' {
@@ -53,10 +55,7 @@ function retryRead(failureCount: number, { kind, status = 0 }: ApiError): boolea
   return failureCount < 1 && (kind === 'network' || status >= 500)
 }
 
-/**
- * Creates the query client of a page, with defaults for all queries and mutations. It logs failures, and
- * forgets everything when the page gets another person.
- */
+/** Creates the query client of a page, with defaults for all queries and mutations. It logs failures. */
 export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   const queryClient = new QueryClient({
     queryCache: new QueryCache({
@@ -66,7 +65,7 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
       onError: (error, _variables, _context, mutation) => {
         logFailure(mutation.meta, error)
         // A refusal may be the first answer that names another person.
-        noticePerson(error.person)
+        return noticePerson(error.person, mutation.meta?.failure)
       },
     }),
     defaultOptions: {
@@ -90,7 +89,7 @@ export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
 
 export function logFailure(meta: Meta | undefined, error: ApiError): void {
   const { kind, message, field } = error
-  if (kind === 'former' || kind === 'unconnected') return
+  if (kind === 'unconnected') return
   const text = `${meta?.action ?? 'A call'} failed: ${message}${field ? ` (${field})` : ''}`
   // Only of a fault of our own. Another cause may contain an address with an authorization code.
   const cause = error instanceof ApiError ? error.cause : error

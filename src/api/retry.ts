@@ -20,9 +20,7 @@ export function useRetryAll() {
     mutationFn: (messages: RetriedMessages) =>
       getJson(path + queryString(messages), retryAllAnswer, { method, readsRefusal: true }),
     // Also after a failure: the answer may be lost.
-    onSettled: () => {
-      void queryClient.invalidateQueries({ queryKey: activityKey })
-    },
+    onSettled: () => void queryClient.invalidateQueries({ queryKey: activityKey }),
     meta: { action: 'Sending messages again' },
   })
 }

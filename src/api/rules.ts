@@ -16,17 +16,14 @@ import {
 } from './draft.ts'
 import { ApiError } from './errors.ts'
 import { reloadStatuses, rulesKey } from './keys.ts'
-import { assertSamePerson, currentTurn, tellSave } from './person.ts'
+import { shownPerson, tellSave } from './person.ts'
 import { callOptions, logFailure, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
 async function loadRules(queryClient: QueryClient) {
-  const begun = currentTurn()
   const answer = await getJson(endpoints.rules.path, rulesAnswer)
-  if (begun === currentTurn()) {
-    restoreDraft(queryClient)
-    if (!isSaving(queryClient)) dropSavedChanges(queryClient, answer.rules)
-  }
+  restoreDraft(queryClient, shownPerson())
+  if (!isSaving(queryClient)) dropSavedChanges(queryClient, answer.rules)
   return answer
 }
 
@@ -132,17 +129,15 @@ export function useSaveRules() {
       // The backend refuses the rules of a user who is not connected.
       if (error?.status === 409) void reloadStatuses(queryClient)
     },
-    meta: { action: 'Saving rules' },
+    meta: { action: 'Saving rules', failure: 'not saved' },
   })
 }
 
 /** Returns the saved rules. Loads them first unless they are certain; if that fails, they are the last known ones (§8). */
 async function loadUncertainRules(queryClient: QueryClient): Promise<RuleIds> {
   if (!savedRules(queryClient).isCertain) {
-    const begun = currentTurn()
     // Not the query: Query can pause that in a hidden tab, until nothing waits for this save any more.
     const answer = await loadRules(queryClient).catch((error) => logFailure(rulesQuery.meta, error))
-    assertSamePerson(begun)
     if (answer) queryClient.setQueryData(rulesQuery.queryKey, answer)
   }
   return savedRules(queryClient).saved

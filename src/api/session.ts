@@ -1,5 +1,6 @@
 import { endSessionCall } from '../../contract/features/sessions.ts'
 import { call } from './client.ts'
+import { endSessionKey } from './keys.ts'
 import { changePerson } from './person.ts'
 import { useSingleMutation } from './single-mutation.ts'
 
@@ -8,9 +9,8 @@ const { method, path } = endSessionCall
 /** Ends this browser's session. All tabs then load what a browser without a session sees. */
 export function useEndSession() {
   return useSingleMutation({
-    mutationKey: ['end-session', 'own'],
-    isOfBrowser: true,
-    mutationFn: () => changePerson(() => call(method, path, { readsRefusal: true })),
+    mutationKey: endSessionKey,
+    mutationFn: () => changePerson(() => call(method, path, { readsRefusal: true }), 'signed out'),
     meta: { action: 'Signing out of this browser' },
   })
 }

@@ -15,8 +15,6 @@ export function createStore<Value>(value: Value) {
       value = next
       for (const listener of listeners) listener()
     },
-    /** Calls a function after each change. @returns a function that ends this. */
-    subscribe,
     use: <Part>(select: (value: Value) => Part): Part =>
       useSyncExternalStore(subscribe, () => select(value)),
   }

@@ -1,8 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { type Summary, summaryAnswer, summaryCall } from '../../contract/features/activity.ts'
-import { config } from '../config.ts'
-import type { Provider } from '../parse-config.ts'
+import { summaryAnswer, summaryCall } from '../../contract/features/activity.ts'
+import { config, type Provider } from '../config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey } from './keys.ts'
@@ -50,14 +49,7 @@ export function useHasWaited(isWaiting: boolean): boolean {
  * undefined while this is not known.
  */
 export function useConnectFirst(): Provider | null | undefined {
-  // Only these are read, so that other changes of the summary render nothing.
-  const { data, isFetched } = useQuery({
-    ...summaryQuery,
-    enabled: useHasFeature(feature),
-    select: firstOf,
-  })
-  return data ?? (isFetched ? null : undefined)
+  const { data, isFetched } = useSummary()
+  if (!isFetched) return undefined
+  return [config.chat, config.crm].find(({ id }) => data?.connectFirst?.includes(id)) ?? null
 }
-
-const firstOf = ({ connectFirst }: Summary) =>
-  [config.chat, config.crm].find(({ id }) => connectFirst?.includes(id))

@@ -1,8 +1,6 @@
 import { serverTime } from '../api/server-time.ts'
 import { config, type Provider } from '../config.ts'
-import { clock } from '../ui/clock.ts'
-
-const date = new Intl.DateTimeFormat('en', { dateStyle: 'long' })
+import { clockTime, dateInWords, dayName, isTime } from '../ui/dates.ts'
 
 /** Why a connection no longer works, since when, and what to do. */
 export function BrokenConnection({
@@ -21,21 +19,14 @@ export function BrokenConnection({
   return (
     <>
       <span>{'Not connected since '}</span>
-      <time dateTime={since}>{startInWords(new Date(since))}</time>
+      <time dateTime={since}>{startInWords(since)}</time>
       <span>{rest}</span>
     </>
   )
 }
 
-export const isTime = (text: string | undefined): text is string =>
-  Number.isFinite(Date.parse(text ?? ''))
-
-/** 'November 20, 2026', in the reader's time zone. */
-export const dateInWords = (time: string): string => date.format(new Date(time))
-
 /** 'today, 11:11 AM' or 'November 20, 2026, 11:11 AM', in the reader's time zone. */
-function startInWords(time: Date): string {
-  const isToday = time.toDateString() === new Date(serverTime()).toDateString()
-  const day = isToday ? 'today' : date.format(time)
-  return `${day}, ${clock.format(time)}`
+function startInWords(since: string): string {
+  const isToday = dayName(since, serverTime()) === 'Today'
+  return `${isToday ? 'today' : dateInWords(since)}, ${clockTime(since)}`
 }

@@ -3,12 +3,14 @@ import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
 import { keepDraft } from '../api/draft.ts'
 import { useHasFeature, useHealth } from '../api/health.ts'
+import { shownPerson } from '../api/person.ts'
 import type { Provider } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
 import { Below } from '../ui/Below.tsx'
 import { Button } from '../ui/Button.tsx'
+import { dateInWords, isTime } from '../ui/dates.ts'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
-import { BrokenConnection, dateInWords, isTime } from './BrokenConnection.tsx'
+import { BrokenConnection } from './BrokenConnection.tsx'
 import { UnsentMessages } from './UnsentMessages.tsx'
 
 /** One service: whether it is connected, and a button to connect or disconnect it. */
@@ -30,7 +32,6 @@ export function Connection({
   const { account, channel, channelAsOf, reason, since } = status.data ?? {}
   const asOf = channel && isTime(channelAsOf) ? ` (as of ${dateInWords(channelAsOf)})` : ''
   const names = [account, channel].filter(Boolean).join(' · ') + asOf
-  // A disconnect of the former person may still wait. It must not hold up Connect.
   const isBusy = isConnected && disconnect.isPending
   const hasActivity = useHasFeature('activity')
   // The words of a backend of §7 stay as they are.
@@ -76,7 +77,7 @@ export function Connection({
           // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return
           if (isConnected) return disconnect.mutate()
-          keepDraft(queryClient)
+          keepDraft(queryClient, shownPerson())
           window.location.assign(authorizeUrl(provider))
         }}
       >

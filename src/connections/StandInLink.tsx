@@ -1,14 +1,10 @@
+import { useConnectionStatus } from '../api/connections.ts'
 import { useHealth } from '../api/health.ts'
 import { config, type Provider } from '../config.ts'
 
 /** Below a connected stand-in: a link to the page where the user sees the service. */
-export function StandInLink({
-  provider,
-  channel,
-}: {
-  provider: Provider
-  channel?: string | undefined
-}) {
+export function StandInLink({ provider }: { provider: Provider }) {
+  const channel = useConnectionStatus(provider).data?.channel
   const path = useHealth().data?.standIns?.[provider.id]
   if (path === undefined) return null
   return (

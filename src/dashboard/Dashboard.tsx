@@ -1,9 +1,7 @@
-import { useEffect, useRef } from 'react'
 import { PageNotice } from '../account/PageNotice.tsx'
 import { FailedMessages } from '../activity/SendAllAgain.tsx'
 import { useConnectionStatus } from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
-import { useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Connection } from '../connections/Connection.tsx'
 import { StandInLink } from '../connections/StandInLink.tsx'
@@ -12,7 +10,6 @@ import { RuleSettings } from '../rules/RuleSettings.tsx'
 import { Below } from '../ui/Below.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { Card } from '../ui/Card.tsx'
-import { focusHeading } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
 import { Warning } from '../ui/Warning.tsx'
 
@@ -25,16 +22,6 @@ export function Dashboard() {
   const areKnown = crmStatus.isFetched && chatStatus.isFetched
   const areConnected = isCrmConnected && chatStatus.data?.connected === true
   const hasActivity = useHasFeature('activity')
-  // This hook is in the dashboard, because the components below unmount when the person changes. Its failure must
-  // stay visible.
-  const save = useSaveRules()
-  // For another person, everything is loaded again, and what had the focus disappears.
-  const wereKnown = useRef(false)
-  useEffect(() => {
-    if (wereKnown.current && !areKnown && document.activeElement === document.body) focusHeading()
-    wereKnown.current = areKnown
-  }, [areKnown])
-
   return (
     <Screen
       title="Deal notifications"
@@ -63,7 +50,7 @@ export function Dashboard() {
               </Connection>
               <Connection provider={chat} isNext={isCrmConnected}>
                 <Below>
-                  <StandInLink provider={chat} channel={chatStatus.data?.channel} />
+                  <StandInLink provider={chat} />
                   <TestMessage />
                 </Below>
                 <Below>{hasActivity && isCrmConnected && <FailedMessages />}</Below>
@@ -71,7 +58,7 @@ export function Dashboard() {
             </ul>
           </Card>
           <Card heading="Notification Rules">
-            <RuleSettings save={save} />
+            <RuleSettings />
           </Card>
           <div className="after-rules">
             <Card heading="AI rules (future)">

@@ -15,7 +15,10 @@ export const Route = createFileRoute('/$provider/callback')({
     state,
     error,
   }),
-  beforeLoad: ({ location: { state } }) => ({ taken: state.taken, visit: state.__TSR_key }),
+  beforeLoad: ({ location: { state } }) => ({
+    visit: state.taken?.visit ?? state.__TSR_key ?? '',
+    attempt: state.taken?.attempt,
+  }),
   loader: ({ params }) => {
     const provider = [config.crm, config.chat].find(({ id }) => id === params.provider)
     if (!provider) throw notFound()
@@ -27,39 +30,27 @@ export const Route = createFileRoute('/$provider/callback')({
 declare module '@tanstack/react-router' {
   interface HistoryState {
     /** The page has taken the response out of this address. After a reload, the history still knows what became of it. */
-    taken?: { visit: string | undefined; attempt: ReturnType<typeof attemptOf> }
+    taken?: { visit: string; attempt: ReturnType<typeof attemptOf> }
   }
 }
 
+/** Another response may come to the same page. */
 function CallbackPage() {
-  const { taken, visit } = Route.useRouteContext()
-  const search = Route.useSearch()
-  return (
-    <Callback
-      // Another response may come to the same page.
-      key={taken ? taken.visit : visit}
-      visit={taken ? taken.visit : visit}
-      received={taken ? { attempt: taken.attempt } : search}
-    />
-  )
+  return <Callback key={Route.useRouteContext().visit} />
 }
 
-function Callback({
-  visit,
-  received,
-}: {
-  visit: string | undefined
-  received: AuthorizationResponse
-}) {
+function Callback() {
+  const { visit, attempt } = Route.useRouteContext()
+  const search = Route.useSearch()
   const provider = Route.useLoaderData()
   const navigate = Route.useNavigate()
   // The code is a secret: remove it from the address bar and the history at once. Only this page keeps it.
-  const [response] = useState(received)
+  const [response] = useState<AuthorizationResponse>(attempt ? { attempt } : search)
   const callback = useOAuthCallback(provider, response)
   const { error } = callback
   useEffect(() => {
-    const attempt = attemptOf(response, error)
-    void navigate({ search: {}, replace: true, state: { taken: { visit, attempt } } })
+    const taken = { visit, attempt: attemptOf(response, error) }
+    void navigate({ search: {}, replace: true, state: { taken } })
   }, [navigate, visit, response, error])
 
   // Replace the history entry, so that Back does not lead to a finished authorization.

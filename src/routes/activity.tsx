@@ -9,7 +9,6 @@ import { config } from '../config.ts'
 import { GenericError } from '../shell/GenericError.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
-import { passToHeading } from '../ui/focus.ts'
 import { Screen } from '../ui/Screen.tsx'
 
 interface ActivitySearch {
@@ -42,14 +41,14 @@ function ActivityPage() {
       {isSignedOut ? (
         <SignedOut />
       ) : (
-        <div ref={passToHeading} className="contents">
+        <>
           <Boundary>
             <ActivityChart />
           </Boundary>
           <Boundary>
             <ActivityList />
           </Boundary>
-        </div>
+        </>
       )}
     </Screen>
   )

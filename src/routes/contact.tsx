@@ -44,7 +44,7 @@ function ContactPage() {
               href={config.contactFormUrl}
               target="_blank"
               rel="noopener noreferrer"
-              className="rounded-sm text-accent underline underline-offset-2 hover:text-accent-strong hover:decoration-2"
+              className="text-link"
             >
               open the contact form in a new tab
             </a>

@@ -1,4 +1,4 @@
-import { memo } from 'react'
+import type { Rule } from '../../contract/rules.ts'
 import { Boundary } from '../ui/Boundary.tsx'
 import { RuleNote } from './RuleNote.tsx'
 
@@ -7,23 +7,18 @@ const usable =
   'flex min-h-9 cursor-pointer items-start gap-3 py-2 text-sm after:absolute after:inset-0 after:rounded-lg pointer-coarse:min-h-11 pointer-coarse:py-3'
 const comingSoon = 'flex items-start gap-2 py-1 text-xs text-muted forced-colors:text-[GrayText]'
 
-/**
- * One rule of the catalogue. Memoized, so a tick renders only its own row. `onToggle` must stay the
- * same function between renders.
- */
-export const RuleCheckbox = memo(function RuleCheckbox({
-  id,
-  when,
+/** One rule of the catalogue. */
+export function RuleCheckbox({
+  rule: { id, when },
   checked,
   available,
   onToggle,
   hasNote,
 }: {
-  id: string
-  when: string
+  rule: Rule
   checked: boolean
   available: boolean
-  onToggle: (id: string) => void
+  onToggle: () => void
   /** Whether a note below the label describes the checkbox. It has its place before it is there. */
   hasNote: boolean
 }) {
@@ -35,7 +30,7 @@ export const RuleCheckbox = memo(function RuleCheckbox({
           type="checkbox"
           checked={checked}
           disabled={!available}
-          onChange={() => onToggle(id)}
+          onChange={onToggle}
           aria-describedby={hasNote ? noteId : undefined}
           className="relative z-1 mt-0.5 size-4 shrink-0 accent-accent"
         />
@@ -50,4 +45,4 @@ export const RuleCheckbox = memo(function RuleCheckbox({
       )}
     </div>
   )
-})
+}

@@ -16,7 +16,6 @@ export function RuleNote(props: { id: string; rule: string; when: string }) {
 
 function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
   const summary = useSummary()
-  if (!summary.isEnabled) return null
   if (summary.data === undefined) {
     return (
       <LoadingNote
@@ -51,8 +50,7 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
 function WouldSend({ id, rule, when }: { id: string; rule: string; when: string }) {
   const preview = usePreview()
   const [isOpen, setIsOpen] = useState(false)
-  const { data, isEnabled } = preview
-  if (!isEnabled) return null
+  const { data } = preview
   if (data === undefined) {
     return (
       <LoadingNote

@@ -1,16 +1,17 @@
 import { useQueryClient } from '@tanstack/react-query'
 import { useBlocker } from '@tanstack/react-router'
-import { type FormEvent, Fragment, useCallback } from 'react'
+import { type FormEvent, Fragment } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useIsConnected } from '../api/connections.ts'
-import { isDraftKept } from '../api/draft.ts'
+import { draftOf, isDraftKept } from '../api/draft.ts'
 import { useHasFeature } from '../api/health.ts'
+import { dropNotice } from '../api/person.ts'
 import {
   isAllBeingSaved,
   isSaving,
   useRuleSelection,
   useRules,
-  type useSaveRules,
+  useSaveRules,
 } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Badge } from '../ui/Badge.tsx'
@@ -21,7 +22,8 @@ import { SaveBar } from './SaveBar.tsx'
 const catalogue: readonly RuleCategory[] = ruleCatalogue
 
 /** The rule catalogue as checkboxes, and Save. */
-export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }) {
+export function RuleSettings() {
+  const save = useSaveRules()
   const rules = useRules()
   // Whether it is known what the saved rules have sent, and what the others would have sent.
   const hasSummary = useHasFeature('activity')
@@ -32,8 +34,9 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
   const queryClient = useQueryClient()
   useBlocker({
     disabled: !isUnsaved,
-    // Ticks that are kept on the way to a provider are not lost.
-    enableBeforeUnload: () => !isDraftKept(queryClient),
+    // Ticks that are kept are not lost. Those of another person have gone since the last render.
+    enableBeforeUnload: () =>
+      !isDraftKept(queryClient) && Object.keys(draftOf(queryClient)).length > 0,
     shouldBlockFn: ({ current, next }) => {
       if (current.pathname === next.pathname) return false
       // The save goes on. If it fails, the ticks are still there when the user comes back.
@@ -44,19 +47,16 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
     },
   })
 
-  // A message disappears when the selection changes. The function always stays the same, so that a
-  // tick renders only one row.
-  const { reset } = save
-  const onToggle = useCallback(
-    (id: string) => {
-      toggle(id)
-      if (!isSaving(queryClient)) reset()
-    },
-    [toggle, reset, queryClient],
-  )
+  function onToggle(id: string) {
+    toggle(id)
+    // A message disappears when the selection changes.
+    if (!isSaving(queryClient)) save.reset()
+    dropNotice('not saved')
+  }
 
   function onSubmit(event: FormEvent) {
     event.preventDefault()
+    dropNotice('not saved')
     save.mutate(changes)
   }
 
@@ -81,14 +81,13 @@ export function RuleSettings({ save }: { save: ReturnType<typeof useSaveRules> }
               {category.rules.map((rule) => (
                 <RuleCheckbox
                   key={rule.id}
-                  id={rule.id}
-                  when={rule.when}
+                  rule={rule}
                   checked={selected.includes(rule.id)}
                   available={category.available}
                   hasNote={
                     category.available && (saved?.includes(rule.id) ? hasSummary : hasPreview)
                   }
-                  onToggle={onToggle}
+                  onToggle={() => onToggle(rule.id)}
                 />
               ))}
             </fieldset>

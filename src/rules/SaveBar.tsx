@@ -1,5 +1,6 @@
 import { useEffect } from 'react'
 import { useConnectionStatus } from '../api/connections.ts'
+import { useHasNotice } from '../api/person.ts'
 import type { useSaveRules } from '../api/rules.ts'
 import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
@@ -17,6 +18,8 @@ export function SaveBar({
   const statuses = [useConnectionStatus(crm), useConnectionStatus(chat)]
   const canSave = statuses.every(({ data }) => data?.connected)
   const button = useRestoredFocus(save.isPending)
+  // The person who clicked was another one.
+  const wasNotSaved = useHasNotice('not saved')
   const wasRefused = save.error?.kind === 'unconnected'
   // A success was about connections that have ended. A refusal ends when both services are connected, so a later
   // disconnect does not show it again. Wait for both statuses. Otherwise their order would decide whether it ends.
@@ -30,7 +33,9 @@ export function SaveBar({
 
   const failure = wasRefused
     ? !canSave && `❌ Please connect both ${crm.name} and ${chat.name} before saving rules.`
-    : save.isError && !save.isPending && '❌ Failed to save rules, try again.'
+    : (save.isError || (save.isIdle && wasNotSaved)) &&
+      !save.isPending &&
+      '❌ Failed to save rules, try again.'
   const isSaved = save.isSuccess && canSave
   // What the bar says stays in view. It is sticky, because most of the catalogue is between the available rules and this
   // bar. But it would cover the rules on a low or enlarged screen, so it is not sticky there.

@@ -1,22 +1,27 @@
-import { clock } from './clock.ts'
 import { count } from './words.ts'
 
-// The page is in English, so names of days are too.
+// The page is in English, so times and names of days are too.
+const clock = new Intl.DateTimeFormat('en', { timeStyle: 'short' })
+const longDate = new Intl.DateTimeFormat('en', { dateStyle: 'long' })
 const longDay = new Intl.DateTimeFormat('en', { weekday: 'long', day: 'numeric', month: 'long' })
 
-const isValid = (date: Date) => Number.isFinite(date.getTime())
+/** Whether a browser can read this time. */
+export const isTime = (text: string | undefined): text is string =>
+  Number.isFinite(Date.parse(text ?? ''))
+
 const dayOf = (date: Date) => new Date(date.getFullYear(), date.getMonth(), date.getDate())
 
 /** The time of day. */
-export function clockTime(at: string): string {
-  const date = new Date(at)
-  return isValid(date) ? clock.format(date) : 'unknown time'
-}
+export const clockTime = (at: string): string =>
+  isTime(at) ? clock.format(new Date(at)) : 'unknown time'
+
+/** 'November 20, 2026', in the user's time zone. */
+export const dateInWords = (at: string): string => longDate.format(new Date(at))
 
 /** 'Today', 'Yesterday' or 'Thursday, November 19', in the user's time zone. `today` is in milliseconds since 1970. */
 export function dayName(at: string, today: number): string {
+  if (!isTime(at)) return 'Unknown day'
   const [date, now] = [new Date(at), new Date(today)]
-  if (!isValid(date)) return 'Unknown day'
   // In some time zones, the change to summer time makes a day shorter or longer.
   const daysAgo = Math.round((dayOf(now).getTime() - dayOf(date).getTime()) / 86_400_000)
   if (daysAgo === 0) return 'Today'
@@ -39,10 +44,8 @@ const dateFormat = new Intl.DateTimeFormat('en', {
 })
 
 /** The name of a date such as `2026-11-21`: 'Nov 21'. */
-export function dateName(date: string): string {
-  const day = new Date(date)
-  return isValid(day) ? dateFormat.format(day) : date
-}
+export const dateName = (date: string): string =>
+  isTime(date) ? dateFormat.format(new Date(date)) : date
 
 /** How long before `now` a time was: '2 hours ago'. `now` is in milliseconds since 1970. */
 export function timeAgo(at: string, now: number): string {

@@ -122,8 +122,10 @@ test.each([
   state.connected.add('slack')
   hearFromOtherTab(named)
   expect(await button('Disconnect Slack')).toBeVisible()
-  expect(await box(stage)).toBeChecked()
-  expect(calls('GET /api/notifications/rules')).toHaveLength(1)
+  expect(await box(stage, true)).toBeVisible()
+  expect(screen.getByText('Unsaved changes')).toBeVisible()
+  await settle()
+  expect(calls('GET /health')).toHaveLength(2)
 })
 
 describe.each([['ann'], [null]])('a page that shows %s', (person) => {
@@ -152,6 +154,52 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
   })
 })
 
+test('a backend that names two persons in turn loads the page again once, and once more after the user looks', async () => {
+  const { calls } = openAsAnn()
+  const rules = await box(closed, true)
+  for (const [path, person] of [
+    ['status', 'bob'],
+    ['rules', 'ann'],
+  ]) {
+    server.use(
+      http.get(`*/api/*/${path}`, () =>
+        HttpResponse.json(
+          { connected: true, rules: ['deal-closed'] },
+          { headers: { 'Dealbell-Person': `${person}` } },
+        ),
+      ),
+    )
+  }
+  for (const loads of [2, 3]) {
+    lookAgain()
+    void hearFromOtherTab({ saved: 'bob' })
+    await waitFor(() => expect(calls('GET /health')).toHaveLength(loads))
+    expect(await box(closed, true)).not.toBe(rules)
+    await settle()
+    const before = calls('GET /api/notifications/rules').length
+    void hearFromOtherTab({ saved: 'bob' })
+    await waitFor(() => expect(calls('GET /api/notifications/rules')).toHaveLength(before + 1))
+    await settle()
+    expect(calls('GET /health')).toHaveLength(loads)
+  }
+})
+
+test('a save of somebody whose session has ended has failed, and the page says why', async () => {
+  const { state, user } = openApp({
+    person: 'ann',
+    connected: both(),
+    features: ['sessions', 'activity'],
+  })
+  await user.click(await box(stage))
+  Object.assign(state, { person: 'nobody', connected: new Set() })
+  await user.click(await button('Save'))
+  expect(await screen.findByText(/^Your session has ended/)).toBeVisible()
+  expect(await screen.findByText(failed)).toBeVisible()
+  await user.click(await box(stage, false))
+  expect(screen.queryByText(failed)).not.toBeInTheDocument()
+  takeLog()
+})
+
 test('a save that the backend refuses because the person is another one has failed, and the page shows that person', async () => {
   const { requests, state, user } = await tickAsAnn()
   becomeBob(state)
@@ -159,8 +207,6 @@ test('a save that the backend refuses because the person is another one has fail
   expect(await screen.findByText(failed)).toBeVisible()
   expect(await box(orphan, true)).toBeVisible()
   expect(await box(stage)).not.toBeChecked()
-  // The button that had the focus was loaded again.
-  expect(screen.getByRole('heading', { level: 1 })).toHaveFocus()
   expect(state.rules).toEqual(['deal-stage-changed-orphan'])
   // Only a change names the person.
   const named = requests.filter(({ person }) => person !== null)

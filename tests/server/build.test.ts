@@ -6,7 +6,7 @@ import { newFolder } from '../database.ts'
 
 let dist: string
 
-/** What `npm run build` leaves behind (build/build-info.ts). */
+/** What `npm run build` leaves behind (build/publish.ts). */
 beforeEach(async () => {
   dist = await newFolder()
   const settings = { apiUrl: 'https://api.example', contactFormUrl: '/form' }

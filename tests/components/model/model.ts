@@ -42,6 +42,8 @@ export class Model {
   seen = new Map<Provider, { connected: boolean; isOld: boolean }>()
   /** The rules that were loaded or saved last; undefined until one of both succeeds. */
   saved: readonly string[] | undefined
+  /** Whether the page has asked nothing about a person since it was loaded. */
+  isBlank = true
   /** Whether an answer has named the person. */
   isPersonKnown = false
   /** The changes that the page keeps while the browser is at a provider. */
@@ -95,20 +97,27 @@ export class Model {
   }
 
   /** A newly loaded page fetches everything. */
-  load(): void {
-    this.screen = 'dashboard'
+  load(screen: Screen = 'dashboard'): void {
+    this.screen = screen
     this.seen = new Map()
     this.saved = undefined
+    this.areRulesOld = false
     this.changes.clear()
     this.isPersonKnown = false
     this.message = undefined
+    this.saving = undefined
+    this.wasLeftWhileSaving = false
+    this.waiting = []
+    this.isRefreshHeld = false
+    this.isBlank = true
     this.calls.push('GET /health')
-    this.openDashboard()
+    if (screen === 'dashboard') this.openDashboard()
   }
 
   /** Fetches the rules, and the statuses that are unknown or too old. */
   openDashboard(): void {
     this.screen = 'dashboard'
+    this.isBlank = false
     this.message = undefined
     for (const provider of providers) {
       if (this.seen.get(provider)?.isOld !== false) this.askStatus(provider, 'maybe')
@@ -144,24 +153,14 @@ export class Model {
 
   /** The page comes out of the back-forward cache. Another tab may have done anything meanwhile. */
   comeOutOfCache(): void {
-    if (!this.isPersonKnown) {
-      this.forgetAll(false)
-      return
-    }
-    this.reloadAll()
-    if (this.screen === 'dashboard') this.endMessage()
+    if (this.isPersonKnown && this.changes.size > 0) this.kept = new Map(this.changes)
+    this.loadAgain()
   }
 
   endMessage(): void {
     this.forgetSuccess()
     // A refusal ends when both statuses have arrived, in either order, and say 'connected'.
     if (this.canSave && this.message === 'refused') this.message = undefined
-  }
-
-  /** Loads everything again: now on the dashboard, otherwise when it opens. */
-  reloadAll(): void {
-    this.reloadStatuses()
-    if (this.screen === 'dashboard') this.loadRules('once')
   }
 
   reloadStatuses(): void {
@@ -268,23 +267,30 @@ export class Model {
     for (const provider of person.connected) this.connected.add(provider)
     this.stored = person.stored
     this.kept = new Map()
+    const { saving } = this
+    this.loadAgain()
     // The other tab says who it is.
-    this.forgetAll(this.isNamed)
+    if (this.isBlank) this.isPersonKnown = this.isNamed
+    // The backend may take it after the page has loaded. It refuses a call that names another person.
+    if (saving && !this.isNamed && this.takes(saving.rules)) {
+      const failure = this.failure('save')
+      if (failure === 'lost' || failure === undefined) this.stored = saving.rules
+    }
   }
 
-  forgetAll(isPersonKnown: boolean): void {
-    this.isPersonKnown = isPersonKnown
-    this.seen = new Map()
-    this.saved = undefined
-    this.changes.clear()
-    this.message = undefined
-    this.waiting = []
-    this.isSaveOfFormer = this.saving !== undefined
-    if (this.screen === 'dashboard') this.openDashboard()
+  /** The page loads itself again, unless it has asked nothing about a person. */
+  loadAgain(): void {
+    if (!this.isBlank) this.load(this.screen)
+    this.isPersonKnown &&= !this.isBlank
   }
 
-  /** The save was sent before the page forgot everything. Its message does not show. */
-  isSaveOfFormer = false
+  /** The backend refuses a rule that it does not offer, unless the person who is signed in by now has it. */
+  takes(rules: readonly string[]): boolean {
+    return (
+      !this.refusesUnconnected &&
+      rules.every((id) => availableRuleIds.has(id) || this.stored.includes(id))
+    )
+  }
 
   endSave(): void {
     if (this.saving === undefined) return
@@ -292,20 +298,8 @@ export class Model {
     this.saving = undefined
     this.isRefreshHeld = false
     const failure = this.failure('save')
-    // The backend refuses a rule that it does not offer, unless the person who is signed in by now has it. A call that
-    // names another person is refused, too.
-    const isTaken =
-      !this.refusesUnconnected &&
-      !(this.isSaveOfFormer && this.isNamed) &&
-      rules.every((id) => availableRuleIds.has(id) || this.stored.includes(id))
+    const isTaken = this.takes(rules)
     if (isTaken && (failure === 'lost' || failure === undefined)) this.stored = rules
-    if (this.isSaveOfFormer) {
-      this.isSaveOfFormer = false
-      this.wasLeftWhileSaving = false
-      // It may be stored later than the page was loaded.
-      this.reloadAll()
-      return
-    }
     const isRefused = failure === '404' || (failure === undefined && !isTaken)
     if (failure === undefined && isTaken) {
       this.saved = rules

@@ -6,6 +6,7 @@ import { server } from '../../msw/server.ts'
 import {
   comeOutOfCache,
   hearFromOtherTab,
+  loading,
   renderAppWith,
   setOnline,
   startBackend,
@@ -143,8 +144,9 @@ export class Page {
     this.#persons += 1
     const name = this.#backend.state.person && `person-${this.#persons}`
     this.#backend.state.person = name
-    await act(() => hearFromOtherTab(name ?? null))
-    await this.#idle()
+    await this.#idle(() => hearFromOtherTab(name ?? null))
+    // The answer to a save of the former page.
+    await this.answerSave()
   }
 
   async setOnline(isOnline: boolean): Promise<void> {
@@ -154,8 +156,7 @@ export class Page {
   }
 
   async comeOutOfCache(): Promise<void> {
-    comeOutOfCache()
-    await this.#idle()
+    await this.#idle(comeOutOfCache)
   }
 
   async lookAgain(): Promise<void> {
@@ -283,22 +284,27 @@ export class Page {
     return element
   }
 
-  /** Waits until everything has arrived and rendered, apart from a held answer. */
-  async #idle(): Promise<void> {
-    const { queryClient, router } = this.#app ?? {}
-    if (!queryClient || !router) return
+  /** Does something first. Then waits until everything has arrived and rendered, apart from a held answer. */
+  async #idle(first?: () => Promise<void> | void): Promise<void> {
+    const app = this.#app
+    if (!app) return
+    const { times } = loading
     const isIdle = () =>
-      queryClient.isFetching() === 0 &&
+      !loading.isUnderWay &&
+      app.queryClient.isFetching() === 0 &&
       // During a held save, disconnects wait.
-      (this.#held !== undefined || queryClient.isMutating() === 0) &&
-      router.state.status === 'idle' &&
+      (this.#held !== undefined || app.queryClient.isMutating() === 0) &&
+      app.router.state.status === 'idle' &&
       !window.location.pathname.endsWith('/callback')
     await act(async () => {
+      await first?.()
       for (let idleTurns = 0, turn = 0; idleTurns < 4 && turn < 5000; turn++) {
         await new Promise((resolve) => setImmediate(resolve))
         idleTurns = isIdle() ? idleTurns + 1 : 0
       }
     })
+    // What was rendered meanwhile is mounted only now.
+    if (times !== loading.times) await this.#idle()
   }
 }
 
