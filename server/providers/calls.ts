@@ -2,7 +2,7 @@ import * as v from 'valibot'
 import { type CallOutcome, countCall } from '../watch/metrics.ts'
 import { longestWaitMs } from './provider.ts'
 import { ProviderError } from './provider-error.ts'
-import type { ProviderId } from './registry.ts'
+import type { AddressId, OAuthId, ProviderId } from './registry.ts'
 
 export interface ProviderSettings {
   clientId: string
@@ -23,6 +23,22 @@ export interface ProviderSettings {
   /** True if the provider is in use without a client id. The server then uses its stand-in for the provider. */
   standIn: boolean
 }
+
+/** The settings of a chat of which users paste an address. */
+export interface AddressSettings {
+  /** Where such an address may be: 'https://host' or 'https://*.domain'. */
+  origins: readonly string[]
+  /** Our page on which a user pastes it. */
+  pageUrl: string
+  /** The address of the stand-in. Undefined if no stand-in may be used. */
+  standInAddress: string | undefined
+  /** True if the dashboard shows the chat or its origins are set. */
+  inUse: boolean
+  /** True if its stand-in may be used, beside the real chat. */
+  standIn: boolean
+}
+
+export type AllSettings = Record<OAuthId, ProviderSettings> & Record<AddressId, AddressSettings>
 
 /** How long a provider may take to answer, in milliseconds. */
 export interface Timeouts {

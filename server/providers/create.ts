@@ -1,17 +1,18 @@
-import type { ProviderSettings } from './calls.ts'
+import type { AllSettings } from './calls.ts'
 import { createHubspot } from './hubspot/hubspot.ts'
 import type { CountSharedCall } from './hubspot/limiter.ts'
 import type { Providers } from './provider.ts'
-import type { ProviderId } from './registry.ts'
+import { createTeams } from './microsoft-teams/microsoft-teams.ts'
 import { createSlack } from './slack/slack.ts'
 
 /** @param countShared counts the calls of all processes on one database. Without it, there is only this process. */
 export function createProviders(
-  settings: Record<ProviderId, ProviderSettings>,
+  settings: AllSettings,
   countShared?: CountSharedCall,
 ): Providers {
   return {
     hubspot: createHubspot(settings.hubspot, undefined, countShared),
     slack: createSlack(settings.slack),
+    'microsoft-teams': createTeams(settings['microsoft-teams']),
   }
 }

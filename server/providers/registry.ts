@@ -1,4 +1,4 @@
-interface ProviderEntry {
+interface OAuthEntry {
   name: string
   role: 'crm' | 'chat'
   authorizeUrl: string
@@ -6,6 +6,14 @@ interface ProviderEntry {
   apiUrl: string
   /** The stand-in's paths of consent page, API and first page, below /sandbox/{id}. */
   standIn: { authorizePath: string; apiPath: string; pagePath: string }
+}
+
+/** A chat without a consent page: the user makes a webhook in the channel, and pastes its address into our page. */
+interface AddressEntry {
+  name: string
+  role: 'chat'
+  /** The origins of such addresses: 'https://host' or 'https://*.domain'. None: the operator must name them. */
+  origins: readonly string[]
 }
 
 /**
@@ -27,20 +35,29 @@ export const registry = {
     apiUrl: 'https://slack.com/api',
     standIn: { authorizePath: '/oauth/v2/authorize', apiPath: '/api', pagePath: '' },
   },
-} as const satisfies Record<string, ProviderEntry>
+  'microsoft-teams': {
+    name: 'Microsoft Teams',
+    role: 'chat',
+    origins: ['https://*.environment.api.powerplatform.com'],
+  },
+} as const satisfies Record<string, OAuthEntry | AddressEntry>
 
 type Registry = typeof registry
 export type ProviderId = keyof Registry
-type IdOfRole<Role> = {
-  [Id in ProviderId]: Registry[Id]['role'] extends Role ? Id : never
+type IdOf<Entry> = {
+  [Id in ProviderId]: Registry[Id] extends Entry ? Id : never
 }[ProviderId]
-export type CrmId = IdOfRole<'crm'>
-export type ChatId = IdOfRole<'chat'>
+export type CrmId = IdOf<{ role: 'crm' }>
+export type ChatId = IdOf<{ role: 'chat' }>
+export type AddressId = IdOf<AddressEntry>
+export type OAuthId = Exclude<ProviderId, AddressId>
 
 // The type of Object.keys says neither the names of the keys nor that there is at least one.
 export const providerIds = Object.keys(registry) as [ProviderId, ...ProviderId[]]
 export const crmIds = providerIds.filter(isCrmId) as [CrmId, ...CrmId[]]
 export const chatIds = providerIds.filter(isChatId) as [ChatId, ...ChatId[]]
+export const addressIds = providerIds.filter(isAddressId)
+export const oauthIds = providerIds.filter((id) => !isAddressId(id)) as OAuthId[]
 
 /** The deal properties that rules can use. Each CRM has its own names for them. */
 export const dealProperties = ['stage', 'amount', 'owner', 'closeDate'] as const
@@ -52,6 +69,10 @@ export function isCrmId(id: ProviderId): id is CrmId {
 
 export function isChatId(id: ProviderId): id is ChatId {
   return registry[id].role === 'chat'
+}
+
+export function isAddressId(id: ProviderId): id is AddressId {
+  return 'origins' in registry[id]
 }
 
 /** Makes something for each of `ids`. */
@@ -78,11 +99,15 @@ export function standInPages(
   return Object.fromEntries(
     providerIds
       .filter((id) => providers[id].standIn)
-      .map((id) => [id, `/sandbox/${id}${registry[id].standIn.pagePath}`]),
+      .map((id) => [id, `/sandbox/${id}${isAddressId(id) ? '' : registry[id].standIn.pagePath}`]),
   )
 }
 
-/** The name of a provider's setting in the environment: SLACK_CLIENT_ID, MICROSOFT_TEAMS_CLIENT_ID. */
+/** The name of a provider's setting in the environment: SLACK_CLIENT_ID, MICROSOFT_TEAMS_WEBHOOK_ORIGINS. */
 export function settingOf(id: ProviderId, name: string): string {
   return `${id.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_')}_${name}`
 }
+
+/** The setting that says that this server uses the provider, whatever the dashboard shows. */
+export const mainSettingOf = (id: ProviderId) =>
+  settingOf(id, isAddressId(id) ? 'WEBHOOK_ORIGINS' : 'CLIENT_ID')

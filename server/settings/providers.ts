@@ -1,22 +1,36 @@
 import * as v from 'valibot'
 import { defaultNames, providerIdOf } from '../../contract/provider-names.ts'
 import { isLoopback } from '../http/origin.ts'
-import type { ProviderSettings } from '../providers/calls.ts'
+import type { AllSettings, ProviderSettings } from '../providers/calls.ts'
 import {
+  addressIds,
   chatIds,
   crmIds,
   eachOf,
+  isAddressId,
+  isChatId,
+  mainSettingOf,
+  type OAuthId,
+  oauthIds,
   type ProviderId,
   providerIds,
   registry,
   settingOf,
 } from '../providers/registry.ts'
-import { clientVariables, type Env, inWords, providerVariables } from './variables.ts'
+import { clientVariables, type Env, inWords, providerVariables, webhookOrigins } from './variables.ts'
+
+interface Place {
+  /** The public address of this server. */
+  apiUrl: string
+  /** The origin at which this machine reaches it. */
+  local: string
+  mentionOwners: boolean
+}
 
 /** @returns each provider's settings, for the server's addresses. Adds to `problems` what is wrong. */
-export function parseProviders(env: Env, problems: string[]) {
+export function parseProviders(env: Env, problems: string[]): (place: Place) => AllSettings {
   const used = providersInUse(env)
-  const parsed = eachOf(providerIds, (id) => {
+  const oauth = eachOf(oauthIds, (id) => {
     const prefix = settingOf(id, '')
     const ofProvider = Object.fromEntries(
       Object.keys(providerVariables.entries).map((name) => [name, env[prefix + name]]),
@@ -30,17 +44,35 @@ export function parseProviders(env: Env, problems: string[]) {
     if (CLIENT_SECRET && !CLIENT_ID) {
       problems.push(`${prefix}CLIENT_ID is missing beside its CLIENT_SECRET`)
     }
-    const settings = result.success ? result.output : v.parse(providerVariables, {})
-    const inUse = used.includes(id)
-    return (publicUrl: string, local: string) =>
-      providerSettings(id, settings, { inUse, publicUrl, local })
+    return result.success ? result.output : v.parse(providerVariables, {})
   })
+  const address = eachOf(addressIds, (id) => {
+    const result = v.safeParse(webhookOrigins, env[mainSettingOf(id)])
+    if (!result.success) problems.push(`${mainSettingOf(id)} ${result.issues[0].message}`)
+    return (result.success && result.output) || registry[id].origins
+  })
+  const mayStandIn = whyNoStandIns(env, used) === undefined
   problems.push(...unsafeStandIns(env, used), ...unknownProviders(env))
-  return parsed
+  for (const id of addressIds) {
+    if (!used.includes(id) || address[id].length > 0 || mayStandIn) continue
+    problems.push(
+      `${mainSettingOf(id)} is missing. Set it to the origin of your ${registry[id].name}, such as https://chat.example.com: only addresses there can be connected.`,
+    )
+  }
+  return (place) => ({
+    ...eachOf(oauthIds, (id) => oauthSettings(id, oauth[id], used.includes(id), place)),
+    ...eachOf(addressIds, (id) => ({
+      origins: address[id],
+      pageUrl: `${place.apiUrl}/api/${id}/address`,
+      standInAddress: mayStandIn ? `${place.local}/sandbox/${id}/services/sales` : undefined,
+      inUse: used.includes(id),
+      standIn: used.includes(id) && mayStandIn,
+    })),
+  })
 }
 
 /**
- * The providers that this server uses: the two that the dashboard shows, and each that has a client id. The
+ * The providers that this server uses: the two that the dashboard shows, and each that has settings. The
  * dashboard of another backend may show services that this server does not know.
  */
 function providersInUse(env: Env): ProviderId[] {
@@ -48,8 +80,10 @@ function providersInUse(env: Env): ProviderId[] {
     crmIds.find((id) => id === shownIn(env, 'VITE_CRM_NAME').id) ?? crmIds[0],
     chatIds.find((id) => id === shownIn(env, 'VITE_CHAT_NAME').id) ?? chatIds[0],
   ]
-  return providerIds.filter((id) => shown.includes(id) || env[settingOf(id, 'CLIENT_ID')]?.trim())
+  return providerIds.filter((id) => shown.includes(id) || isSet(env, id))
 }
+
+const isSet = (env: Env, id: ProviderId) => Boolean(env[mainSettingOf(id)]?.trim())
 
 /** A service that the dashboard shows. */
 function shownIn(env: Env, setting: keyof typeof defaultNames) {
@@ -58,38 +92,45 @@ function shownIn(env: Env, setting: keyof typeof defaultNames) {
 }
 
 /**
- * Why stand-ins are not safe with these settings. A stand-in checks nobody. In the stand-in HubSpot,
- * everybody is the same user. The stand-in Slack shows all messages to everybody.
+ * Why a stand-in is not safe with these settings; undefined if it is. A stand-in checks nobody. In that of a CRM,
+ * everybody is the same user. That of a chat shows all messages to everybody.
  */
-function unsafeStandIns(env: Env, used: readonly ProviderId[]): string[] {
-  if (env.ALLOW_STAND_INS?.trim() === 'true') return []
-  const clientId = (id: ProviderId) => settingOf(id, 'CLIENT_ID')
-  const standIns = used.filter((id) => !env[clientId(id)]?.trim())
-  const real = used.filter((id) => !standIns.includes(id))
-  const unless = 'or set ALLOW_STAND_INS=true if only people you trust can reach this server'
-
-  if (real.length > 0) {
-    const others = real.map((id) => registry[id].name).join(' and ')
-    return standIns.map((id) => {
-      const { name, role } = registry[id]
-      const why =
-        role === 'crm'
-          ? `the stand-in ${name} signs everyone in as the same person, who can use the real ${others}`
-          : `the stand-in ${name} shows the messages about deals of the real ${others} to everyone`
-      const [ids, setting] =
-        role === 'crm' ? [crmIds, 'VITE_CRM_NAME'] : [chatIds, 'VITE_CHAT_NAME']
-      const other = ids.length > 1 ? `name another service in ${setting}, ` : ''
-      return `${clientId(id)} is missing beside ${real.map(clientId).join(' and ')}: ${why}. Set it, ${other}${unless}.`
-    })
-  }
+function whyNoStandIns(
+  env: Env,
+  used: readonly ProviderId[],
+): { real: ProviderId[] } | { elsewhere: string } | undefined {
+  if (env.ALLOW_STAND_INS?.trim() === 'true') return undefined
+  const real = used.filter((id) => !isAddressId(id) && isSet(env, id))
+  if (real.length > 0) return { real }
   const elsewhere = ['APP_URL', 'API_URL'].find((name) => {
     const url = env[name]?.trim()
     return url && URL.canParse(url) && !isLoopback(new URL(url).hostname)
   })
-  if (elsewhere === undefined) return []
-  return [
-    `${standIns.map(clientId).join(' and ')} are missing, and ${elsewhere} is not on this machine: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set them, ${unless}.`,
-  ]
+  return elsewhere === undefined ? undefined : { elsewhere }
+}
+
+/** The chats with an address need none, so nothing is wrong if theirs is not safe. */
+function unsafeStandIns(env: Env, used: readonly ProviderId[]): string[] {
+  const standIns = used.filter((id) => !isAddressId(id) && !isSet(env, id))
+  const why = whyNoStandIns(env, used)
+  if (why === undefined || standIns.length === 0) return []
+  const unless = 'or set ALLOW_STAND_INS=true if only people you trust can reach this server'
+  if ('elsewhere' in why) {
+    return [
+      `${standIns.map(mainSettingOf).join(' and ')} ${standIns.length === 1 ? 'is' : 'are'} missing, and ${why.elsewhere} is not on this machine: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set ${standIns.length === 1 ? 'it' : 'them'}, ${unless}.`,
+    ]
+  }
+  const others = why.real.map((id) => registry[id].name).join(' and ')
+  return standIns.map((id) => {
+    const { name, role } = registry[id]
+    const risk =
+      role === 'crm'
+        ? `the stand-in ${name} signs everyone in as the same person, who can use the real ${others}`
+        : `the stand-in ${name} shows the messages about deals of the real ${others} to everyone`
+    const [ids, setting] = role === 'crm' ? [crmIds, 'VITE_CRM_NAME'] : [chatIds, 'VITE_CHAT_NAME']
+    const other = ids.length > 1 ? `name another service in ${setting}, ` : ''
+    return `${mainSettingOf(id)} is missing beside ${why.real.map(mainSettingOf).join(' and ')}: ${risk}. Set it, ${other}${unless}.`
+  })
 }
 
 /**
@@ -117,10 +158,11 @@ function unknownProviders(env: Env): string[] {
 }
 
 /** Without a client id, the stand-in on this server plays a provider that is in use. */
-function providerSettings(
-  id: ProviderId,
+function oauthSettings(
+  id: OAuthId,
   set: v.InferOutput<typeof providerVariables>,
-  { inUse, publicUrl, local }: { inUse: boolean; publicUrl: string; local: string },
+  inUse: boolean,
+  { apiUrl: publicUrl, local, mentionOwners }: Place,
 ): ProviderSettings {
   const { authorizeUrl, apiUrl, standIn } = registry[id]
   const isStandIn = inUse && set.CLIENT_ID === undefined
@@ -137,5 +179,6 @@ function providerSettings(
     apiUrl: set.API_URL ?? (isStandIn ? standInApi : apiUrl),
     inUse,
     standIn: isStandIn,
+    ...(isChatId(id) && { mentionOwners }),
   }
 }

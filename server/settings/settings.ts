@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
-import type { ProviderSettings } from '../providers/calls.ts'
-import { eachOf, isChatId, type ProviderId, providerIds, settingOf } from '../providers/registry.ts'
+import type { AllSettings } from '../providers/calls.ts'
+import { oauthIds, settingOf } from '../providers/registry.ts'
 import { withCertificate } from './database-url.ts'
 import { parseProviders } from './providers.ts'
 import { expandHome, readCertificates, readText } from './text-file.ts'
@@ -12,7 +12,7 @@ export interface Addresses {
   appUrl: string
   /** The address at which providers call the server, and browsers open its stand-ins, without a trailing slash. */
   apiUrl: string
-  providers: Record<ProviderId, ProviderSettings>
+  providers: AllSettings
 }
 
 export type Settings = ReturnType<typeof parseEnv>
@@ -67,10 +67,7 @@ export function parseEnv(given: Env) {
       return {
         appUrl,
         apiUrl,
-        providers: eachOf(providerIds, (id) => ({
-          ...ofProviders[id](apiUrl, local),
-          ...(isChatId(id) && { mentionOwners: settings.MENTION_OWNERS }),
-        })),
+        providers: ofProviders({ apiUrl, local, mentionOwners: settings.MENTION_OWNERS }),
       }
     },
   }
@@ -81,7 +78,7 @@ const secrets = [
   'ENCRYPTION_KEY',
   'DATABASE_URL',
   'METRICS_TOKEN',
-  ...providerIds.map((id) => settingOf(id, 'CLIENT_SECRET')),
+  ...oauthIds.map((id) => settingOf(id, 'CLIENT_SECRET')),
 ]
 
 /** @returns the settings with the secrets of the files. Adds to `problems` what is wrong with a file. */

@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import * as v from 'valibot'
+import { isLoopback } from '../http/origin.ts'
 import { logLevels } from '../log.ts'
 import { isPlaceholder } from '../people/vault.ts'
 import { databaseUrlProblem, isDatabaseUrl } from './database-url.ts'
@@ -146,6 +147,23 @@ export const providerVariables = v.object({
   AUTHORIZE_URL: optionalHttpUrl,
   API_URL: optionalBaseUrl,
 })
+
+/** Where the webhook addresses of a chat may be. Undefined if nothing is set. */
+export const webhookOrigins = v.pipe(
+  optionalText,
+  v.transform((text) => text?.split(',').map((origin) => origin.trim())),
+  v.check(
+    (origins) => origins === undefined || origins.every(isWebhookOrigin),
+    'must be an origin such as https://chat.example.com or https://*.example.com, or several with commas between. Only on this machine, it may be http.',
+  ),
+)
+
+function isWebhookOrigin(text: string): boolean {
+  const named = text.replace('://*.', '://any.')
+  if (!URL.canParse(named)) return false
+  const { origin, protocol, hostname } = new URL(named)
+  return origin === named && (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname)))
+}
 
 function isHttpUrl(text: string): boolean {
   if (!URL.canParse(text)) return false
