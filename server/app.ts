@@ -4,6 +4,7 @@ import { methodNotAllowed } from 'hono/method-not-allowed'
 import { endpoints, type Health } from '../contract/endpoints.ts'
 import { featureNames } from '../contract/features.ts'
 import { activityRoutes } from './api/activity.ts'
+import { addressRoutes, isAddressPath } from './api/address.ts'
 import { authorizationRoutes } from './api/authorization.ts'
 import { operatorRoutes } from './api/operator.ts'
 import { previewRoutes } from './api/preview.ts'
@@ -19,12 +20,13 @@ import {
   atOneLoopbackName,
   corsForAll,
   corsForDashboard,
+  fromDashboardOnly,
   writesFromDashboardOnly,
 } from './http/origin.ts'
 import { safetyHeaders } from './http/safety-headers.ts'
 import { endWorkers } from './page/end-worker.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
-import { providerIds, standInPages, usedOf } from './providers/registry.ts'
+import { isAddressId, providerIds, standInPages, usedOf } from './providers/registry.ts'
 import { shared } from './watch/watch.ts'
 
 /** The whole backend as a function from request to answer. It opens no port and no file. */
@@ -53,7 +55,13 @@ export function createApp(
         }),
     }),
   )
-  app.use('/api/*', writesFromDashboardOnly(appUrl))
+  const fromOwnPage = fromDashboardOnly(new URL(context.apiUrl).origin)
+  const fromDashboard = writesFromDashboardOnly(appUrl)
+  app.use('/api/*', (c, next) =>
+    c.req.method === 'POST' && isAddressPath(c.req.path)
+      ? fromOwnPage(c, next)
+      : fromDashboard(c, next),
+  )
   app.use('/api/*', writesForShownPersonOnly(context))
 
   // The dashboard waits ten seconds for it.
@@ -73,6 +81,7 @@ export function createApp(
   for (const provider of usedOf(context.providers, providerIds)) {
     app.route('/', statusAndDisconnectRoutes(provider, context))
     app.route('/', authorizationRoutes(provider, context))
+    if (isAddressId(provider)) app.route('/', addressRoutes(provider, context))
   }
   app.route('/sandbox', sandbox)
   app.route('/webhooks', webhookRoutes(context))

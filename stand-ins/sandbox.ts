@@ -5,10 +5,18 @@ import { bodyLimit } from 'hono/body-limit'
 import { errorAnswer } from '../server/http/errors.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
 import type { ProviderSettings } from '../server/providers/calls.ts'
-import { type ProviderId, providerIds, standInPages } from '../server/providers/registry.ts'
+import {
+  type AddressId,
+  isAddressId,
+  type OAuthId,
+  providerIds,
+  standInPages,
+} from '../server/providers/registry.ts'
 import type { Addresses } from '../server/settings/settings.ts'
+import { createStandInByAddress, type StandInChat } from './by-address.ts'
 import { createContactForm } from './contact-form.ts'
 import { createStandInHubspot } from './hubspot/hubspot.ts'
+import { standInTeams } from './microsoft-teams/microsoft-teams.ts'
 import type { Site } from './page.ts'
 import { createStandInSlack } from './slack/slack.ts'
 
@@ -19,9 +27,13 @@ interface StandInOptions {
   apiUrl: string
 }
 
-const standIns: Record<ProviderId, (options: StandInOptions) => Hono> = {
+const oauth: Record<OAuthId, (options: StandInOptions) => Hono> = {
   hubspot: createStandInHubspot,
   slack: createStandInSlack,
+}
+
+const byAddress: Record<AddressId, StandInChat> = {
+  'microsoft-teams': standInTeams,
 }
 
 /** The stand-ins of the providers without a client id, and of the contact form. */
@@ -53,11 +65,15 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
     sandbox.get(`/${script}`, file(script, 'text/javascript; charset=utf-8'))
   }
   sandbox.route('/contact-form', createContactForm())
-  for (const id of providerIds) {
-    const settings = providers[id]
-    if (!settings.standIn) continue
+  for (const id of providerIds.filter((id) => providers[id].standIn)) {
+    const site = { id, appUrl, pages }
     sandbox.get(`/${id}/icon.svg`, file(`${id}/icon.svg`, 'image/svg+xml'))
-    sandbox.route(`/${id}`, standIns[id]({ site: { id, appUrl, pages }, settings, appUrl, apiUrl }))
+    sandbox.route(
+      `/${id}`,
+      isAddressId(id)
+        ? createStandInByAddress(site, byAddress[id])
+        : oauth[id]({ site, settings: providers[id], appUrl, apiUrl }),
+    )
   }
   return sandbox
 }

@@ -16,36 +16,17 @@ import { usedTokens } from '../database/schema.ts'
 import { ApiError, internalError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
+import { openCode, openState, sealState } from '../people/authorization-state.ts'
 import { completeAuthorization } from '../people/authorize.ts'
 import { type Connection, sealSecrets } from '../people/connections.ts'
 import { sha256 } from '../people/cookies.ts'
 import { createEndGrant } from '../people/end-grant.ts'
-import {
-  AuthorizationEnded,
-  authorizationLifetimeMs,
-  markUsed,
-  randomToken,
-} from '../people/session.ts'
+import { AuthorizationEnded, markUsed, randomToken } from '../people/session.ts'
+import { VaultError } from '../people/vault.ts'
 import type { Grant } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
-import { type ProviderId, registry } from '../providers/registry.ts'
+import { isAddressId, type ProviderId, registry } from '../providers/registry.ts'
 import { lookAtWaiting, sendingEnded } from '../relay/send/disconnect.ts'
-
-/**
- * What a state holds, sealed: so nothing of an authorization is stored before its callback. The state is bound to the
- * browser by the token of its cookie (RFC 9700 §4.7.1). Nobody can use the PKCE verifier (RFC 7636) without the code
- * and the client secret, and only we can open it.
- */
-const sealedState = v.object({
-  provider: v.string(),
-  codeVerifier: v.string(),
-  tokenHash: v.string(),
-  /** Whether the browser had a cookie of ours already. A state of the former release does not say. */
-  keepsCookies: v.optional(v.boolean(), true),
-  /** Milliseconds since 1970. */
-  endsAt: v.number(),
-})
-const sealedAs = 'authorization.state'
 
 /**
  * What became of an authorization, sealed. A proxy that loses the answer of a callback repeats the call, perhaps to
@@ -104,17 +85,6 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     }
   }
 
-  /** What a state says. @throws ApiError unless it is ours, of this provider, and in time. */
-  function begunWith(state: string): v.InferOutput<typeof sealedState> {
-    try {
-      const begun = v.parse(sealedState, JSON.parse(vault.open(state, sealedAs)))
-      if (begun.provider === provider && begun.endsAt > now().getTime()) return begun
-    } catch {
-      // It is not ours.
-    }
-    throw invalidState()
-  }
-
   const resultRow = (stateHash: string) => `authorization.result ${stateHash}`
 
   /** Waits for the first call of a callback that came twice. @returns undefined if there was none, or it takes too long. */
@@ -133,7 +103,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   }
 
   function refusalOf(error: unknown): ApiError {
-    if (error instanceof AuthorizationEnded) return invalidState()
+    // A code of another authorization was pasted into this one.
+    if (error instanceof AuthorizationEnded || error instanceof VaultError) return invalidState()
     if (!(error instanceof ProviderError)) return internalError()
     const { kind, reason = '' } = error
     log.warn('authorization failed', { provider, ...error.fields })
@@ -150,14 +121,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
       await limits.authorization(c)
       const begun = await sessions.beginIn(c)
       const codeVerifier = randomToken()
-      const endsAt = now().getTime() + authorizationLifetimeMs
-      const content: v.InferOutput<typeof sealedState> = {
-        provider,
-        codeVerifier,
-        endsAt,
-        ...begun,
-      }
-      const state = vault.seal(JSON.stringify(content), sealedAs)
+      const state = sealState(vault, provider, { codeVerifier, ...begun }, now())
       return c.redirect(providers[provider].authorizeUrl({ redirectUri, state, codeVerifier }))
     })
     .get(
@@ -170,11 +134,11 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         const state = c.req.query('state')
         if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
 
-        const begun = begunWith(state)
+        const begun = openState(vault, provider, state, now())
+        if (begun === undefined) throw invalidState()
         const stateHash = sha256(state)
         const codeHash = sha256(code)
-        const begunAt = new Date(begun.endsAt - authorizationLifetimeMs)
-        const browser = await sessions.browser(c, begun.tokenHash, begunAt)
+        const browser = await sessions.browser(c, begun.tokenHash, begun.begunAt)
         const sent = sessions.tokenHashes(c)
         // With a refusal, `nobody` says that the browser has kept no cookie.
         if (begun.keepsCookies || sent.length > 0) c.header(personHeader, undefined)
@@ -203,7 +167,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
 
         try {
           const grant = await providers[provider].exchange({
-            code,
+            code: isAddressId(provider) ? openCode(vault, begun.codeVerifier, code) : code,
             redirectUri,
             codeVerifier: begun.codeVerifier,
           })

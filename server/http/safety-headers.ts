@@ -34,10 +34,10 @@ export function alwaysSent({ https }: { https: boolean }): Record<string, string
   }
 }
 
-/** Sets the headers of every answer. A page sets its own Content-Security-Policy, and how long it is kept. */
+/** Sets the headers of every answer. A page can set some of its own. */
 export function safetyHeaders(options: { https: boolean }): MiddlewareHandler {
   const always = Object.entries(alwaysSent(options))
-  const own = ['Content-Security-Policy', 'Cache-Control']
+  const own = ['Content-Security-Policy', 'Cache-Control', 'Referrer-Policy']
   return async (c, next) => {
     await next()
     const { headers } = c.res

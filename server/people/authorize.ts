@@ -30,7 +30,7 @@ export async function completeAuthorization(
   record: (tx: Transaction, signedIn: SignedIn) => Promise<unknown>,
 ): Promise<Connection | undefined> {
   const { accountId: crmAccountId, accountUserId: crmUserId } = grant
-  const { standIn } = providers[provider]
+  const { standIn = providers[provider].standIn } = grant
   const current = browser.session?.userId
   let former: Connection | undefined
   async function storeGrant(tx: Transaction): Promise<string> {

@@ -79,7 +79,8 @@ function createCheck(
         return await crm.names(access.accessToken).catch(() => ({}))
       })
     }
-    return await providers[provider].check(openSecrets(vault, connection), connection.channelId)
+    const { check } = providers[provider]
+    return (await check?.(openSecrets(vault, connection), connection.channelId)) ?? {}
   }
 
   /** Lets the next message show whether a broken chat works again. @returns whether there is a message. */
@@ -90,8 +91,13 @@ function createCheck(
     return await sendLastAgain(database, userId, brokenSince)
   }
 
+  const isFinalFor = ({ provider }: Connection, reason: string | null) =>
+    reason !== null && providers[provider].finalReasons?.has(reason) === true
+
   return async function check(connection) {
     const { id, provider, brokenSince } = connection
+    // The provider wants no further call. Only a new connection helps.
+    if (isFinalFor(connection, connection.brokenReason)) return
     try {
       const { accountName, channelName } = await ask(connection)
       const isTried = await tryMessage(connection)
@@ -117,7 +123,11 @@ function createCheck(
         reason !== undefined &&
         Object.hasOwn(providers[provider].brokenReasons, reason)
       if (!isRefused) return log.warn('check failed', fields)
-      const isBroken = await recordRefusal(database, connection, reason, askAgainMs)
+      const isFinal = isFinalFor(connection, reason)
+      const isBroken = await recordRefusal(database, connection, reason, {
+        afterMs: askAgainMs,
+        isFinal,
+      })
       if (isBroken) return log.warn('connection broken', fields)
       log('connection refused', fields)
       await checkAgain(connection)

@@ -31,17 +31,18 @@ export const isSame = ({ id, connectedAt }: Connection) =>
   and(eq(connections.id, id), eq(connections.connectedAt, connectedAt))
 
 /**
- * Records that a provider refuses a connection. The second refusal breaks it, at least `afterMs` after the first one.
+ * Records that a provider refuses a connection. The second refusal breaks it, at least `afterMs` after the first one. One
+ * after which the provider wants no further call breaks it at once (`isFinal`).
  * The rules stay. The user can connect again. @returns whether it is broken. If not, ask again after `afterMs`.
  */
 export async function recordRefusal(
   database: Database,
   connection: Connection,
   reason: string,
-  afterMs: number,
+  { afterMs, isFinal }: { afterMs: number; isFinal: boolean },
 ): Promise<boolean> {
   const { askAgainAt, brokenSince, checkedAt } = connections
-  const isBroken = sql`(${brokenSince} is not null
+  const isBroken = sql`(${isFinal} or ${brokenSince} is not null
     or ${askAgainAt} between now() - ${seconds(forgetAfterMs)} and now())`
   // A clock that was ahead may have stored a time that is far away.
   const soon = sql`now() + ${seconds(afterMs)}`

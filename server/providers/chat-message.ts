@@ -28,3 +28,15 @@ export function dateInUtc({ at, withTime }: Extract<Part, { type: 'date' }>): st
   const iso = at.toISOString()
   return `${iso.slice(0, 10)}${withTime ? ` ${iso.slice(11, 16)}` : ''} UTC`
 }
+
+/** Divides a paragraph at its line breaks, for chats that have none in a text. */
+export function linesOf(parts: readonly Part[]): Part[][] {
+  const lines: Part[][] = [[]]
+  for (const part of parts) {
+    const [first = '', ...others] = 'text' in part ? part.text.split('\n') : ['']
+    const piece = (text: string) => ('text' in part ? { ...part, text } : part)
+    if (!('text' in part) || first !== '') lines.at(-1)?.push(piece(first))
+    for (const text of others) lines.push(text === '' ? [] : [piece(text)])
+  }
+  return lines
+}

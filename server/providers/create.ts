@@ -1,15 +1,12 @@
 import type { AllSettings } from './calls.ts'
 import { createHubspot } from './hubspot/hubspot.ts'
 import type { CountSharedCall } from './hubspot/limiter.ts'
-import type { Providers } from './provider.ts'
 import { createTeams } from './microsoft-teams/microsoft-teams.ts'
+import type { Providers } from './provider.ts'
 import { createSlack } from './slack/slack.ts'
 
 /** @param countShared counts the calls of all processes on one database. Without it, there is only this process. */
-export function createProviders(
-  settings: AllSettings,
-  countShared?: CountSharedCall,
-): Providers {
+export function createProviders(settings: AllSettings, countShared?: CountSharedCall): Providers {
   return {
     hubspot: createHubspot(settings.hubspot, undefined, countShared),
     slack: createSlack(settings.slack),

@@ -6,7 +6,7 @@ import type { ChatId, CrmId, DealProperty, ProviderId } from './registry.ts'
 export interface Secrets {
   accessToken: string
   refreshToken?: string
-  /** Slack's address for posts to the channel that the user chose. Anyone with it can post. */
+  /** An address for posts to the channel that the user chose. Anyone with it can post. */
   incomingWebhookUrl?: string
   /** Whether the account lets the app read owners' names; if known. Not secret, but it changes with the tokens. */
   mayReadOwners?: boolean
@@ -23,6 +23,8 @@ export interface Grant {
   grantId: string
   channelId: string | null
   channelName: string | null
+  /** Whether a stand-in granted it, if the settings do not say. */
+  standIn?: boolean
   /** Why Dealbell cannot use it: a code of `brokenReasons`. It is then ended, unless another user shares it. */
   unusable?: string
 }
@@ -44,6 +46,8 @@ interface Provider {
   revoke(secrets: Secrets): Promise<void>
   /** Says why the provider no longer accepts a connection, for each error code of the provider. */
   brokenReasons: Readonly<Record<string, string>>
+  /** Those after which the provider wants no further call. */
+  readonly finalReasons?: ReadonlySet<string>
 }
 
 /** The stored reason of a connection that a provider no longer accepts, with a code that `brokenReasons` lacks. */
@@ -155,6 +159,18 @@ export type PostOutcome =
    */
   | { kind: 'refused'; reason: string; connectionBroken: boolean; at?: string | undefined }
 
+/** What our page needs of such a chat. */
+export interface ByAddress {
+  readonly steps: readonly string[]
+  /** Whether the chat does not tell a channel's name. */
+  readonly asksForName: boolean
+  readonly standInAddress: string | undefined
+  /** Whether users may connect this address. */
+  isAllowed(text: string): boolean
+  /** Shows that the channel gets messages, if nothing else can, by a post. */
+  prove(address: string): Promise<PostOutcome>
+}
+
 /** How fast a chat takes messages. An account is what shares a limit: a workspace, or only one channel. */
 export interface Pace {
   /** The time from one message in a channel to the next, in ms. At most `longestChannelMs`. */
@@ -170,10 +186,17 @@ export const longestChannelMs = 2_000
 /** What a chat must implement. */
 export interface Chat extends Provider {
   readonly pace: Readonly<Pace>
+  /** Whether a message that the chat has accepted is in the channel. */
+  readonly confirms: boolean
+  /** If users paste the address of a webhook. */
+  readonly byAddress?: ByAddress
   /** Whether the chat takes the message as a whole. One about a single change always fits. */
   fits(message: ChatMessage): boolean
-  /** Asks whether the chat still accepts the token, and for the names. @throws ProviderError */
-  check(secrets: Secrets, channelId: string | null): Promise<Names>
+  /**
+   * Asks whether the chat still accepts the connection, and for the names. Missing if only a message can show that.
+   * @throws ProviderError
+   */
+  check?(secrets: Secrets, channelId: string | null): Promise<Names>
   /**
    * Finds the member of the workspace with this e-mail address, within three seconds. Returns the member's id;
    * undefined if there is none. Missing if the settings do not allow to mention owners. @throws ProviderError

@@ -111,3 +111,6 @@ export function settingOf(id: ProviderId, name: string): string {
 /** The setting that says that this server uses the provider, whatever the dashboard shows. */
 export const mainSettingOf = (id: ProviderId) =>
   settingOf(id, isAddressId(id) ? 'WEBHOOK_ORIGINS' : 'CLIENT_ID')
+
+/** The page of this server on which a user pastes the address of a webhook. */
+export const addressPath = (id: AddressId) => `/api/${id}/address`

@@ -4,6 +4,7 @@ import { isLoopback } from '../http/origin.ts'
 import type { AllSettings, ProviderSettings } from '../providers/calls.ts'
 import {
   addressIds,
+  addressPath,
   chatIds,
   crmIds,
   eachOf,
@@ -17,7 +18,13 @@ import {
   registry,
   settingOf,
 } from '../providers/registry.ts'
-import { clientVariables, type Env, inWords, providerVariables, webhookOrigins } from './variables.ts'
+import {
+  clientVariables,
+  type Env,
+  inWords,
+  providerVariables,
+  webhookOrigins,
+} from './variables.ts'
 
 interface Place {
   /** The public address of this server. */
@@ -63,7 +70,7 @@ export function parseProviders(env: Env, problems: string[]): (place: Place) => 
     ...eachOf(oauthIds, (id) => oauthSettings(id, oauth[id], used.includes(id), place)),
     ...eachOf(addressIds, (id) => ({
       origins: address[id],
-      pageUrl: `${place.apiUrl}/api/${id}/address`,
+      pageUrl: place.apiUrl + addressPath(id),
       standInAddress: mayStandIn ? `${place.local}/sandbox/${id}/services/sales` : undefined,
       inUse: used.includes(id),
       standIn: used.includes(id) && mayStandIn,

@@ -162,7 +162,9 @@ function isWebhookOrigin(text: string): boolean {
   const named = text.replace('://*.', '://any.')
   if (!URL.canParse(named)) return false
   const { origin, protocol, hostname } = new URL(named)
-  return origin === named && (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname)))
+  return (
+    origin === named && (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname)))
+  )
 }
 
 function isHttpUrl(text: string): boolean {

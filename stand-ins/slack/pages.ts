@@ -2,9 +2,9 @@ import { Hono } from 'hono'
 import { html } from 'hono/html'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
-import { standInPolicy } from '../../server/http/safety-headers.ts'
+import { channelPage, shownMessage, shownTime } from '../channel-page.ts'
 import { createConsent } from '../consent.ts'
-import { formFields, standInPage } from '../page.ts'
+import { formFields } from '../page.ts'
 import { type SlackAccount, type StandInMessage, scopesIn, standInWorkspace } from './account.ts'
 import type { Blocks } from './blocks.ts'
 
@@ -14,7 +14,6 @@ const notice =
 /** Slack's consent page, and the pages on which a person reads and archives the channels. */
 export function createSlackPages(account: SlackAccount): Hono {
   const { site, settings, appUrl, list, codes, channels } = account
-  const policy = standInPolicy(appUrl, { inFrame: false, withScript: true })
   const consent = createConsent({
     site,
     path: '/oauth/v2/authorize',
@@ -58,28 +57,20 @@ export function createSlackPages(account: SlackAccount): Hono {
       const messages = channels.messages(channel.id)
       const isArchived = channels.archived.has(channel.id)
       const change = isArchived ? 'Unarchive' : 'Archive'
-      c.header('Content-Security-Policy', policy)
-      return c.html(
-        standInPage({
-          site,
-          title: `#${channel.name}${isArchived ? ' (archived)' : ''}`,
-          notice,
-          head: html`<script src="/sandbox/channel.js" type="module"></script>
-            <noscript><meta http-equiv="refresh" content="5"></noscript>`,
-          children: html`
-            <div class="channels">
-              <nav aria-label="Channels">${channelLinks(account)}</nav>
-              <form method="post" action="${list}/channels/${channel.id}">
-                <button name="change" value="${change.toLowerCase()}" class="secondary"
-                  aria-label="${change} #${channel.name}">${change}</button>
-              </form>
-            </div>
-            ${messages.length === 0 ? html`<p>No messages yet. This page looks again by itself. <a href="${appUrl}/activity">Activity</a> says what became of each change.</p>` : ''}
-            <ol class="messages" aria-label="Messages" data-version="${channels.version}">${messages
-              .toReversed()
-              .map(messageItem)}</ol>`,
-        }),
-      )
+      return channelPage(c, {
+        site,
+        title: `#${channel.name}${isArchived ? ' (archived)' : ''}`,
+        notice,
+        head: html`<div class="channels">
+            <nav aria-label="Channels">${channelLinks(account)}</nav>
+            <form method="post" action="${list}/channels/${channel.id}">
+              <button name="change" value="${change.toLowerCase()}" class="secondary"
+                aria-label="${change} #${channel.name}">${change}</button>
+            </form>
+          </div>`,
+        version: channels.version,
+        messages: messages.toReversed().map(messageItem),
+      })
     })
     .post('/channels/:id', notFromAnotherSite, async (c) => {
       const channel = channels.find(c.req.param('id'))
@@ -99,18 +90,9 @@ function channelLinks({ list, channels }: SlackAccount) {
 }
 
 function messageItem({ at, text, blocks }: StandInMessage) {
-  return html`<li>
-    <span class="avatar" aria-hidden="true">D</span>
-    <div>
-      <p><strong>Dealbell</strong> <span class="muted">${shownTime(at, at.toLocaleTimeString('en'))}</span></p>
-      ${blocks.length > 0 ? blocks.map(shownBlock) : html`<p class="lines">${unescapeText(text)}</p>`}
-    </div>
-  </li>`
-}
-
-/** A time or a date by the reader's clock, once the page's script has run. */
-function shownTime(at: Date, withoutScript: string, shows: 'time' | 'date' = 'time') {
-  return html`<time datetime="${at.toISOString()}" data-shows="${shows}">${withoutScript}</time>`
+  const shown =
+    blocks.length > 0 ? blocks.map(shownBlock) : [html`<p class="lines">${unescapeText(text)}</p>`]
+  return shownMessage(at, html`${shown}`)
 }
 
 /** Renders the kinds of blocks that Dealbell sends. Like Slack, it parses nothing in their texts. */

@@ -262,7 +262,7 @@ describe('connecting', () => {
     server.answers.inner = { body: { ok: true } }
     const unreachable = { kind: 'unreachable' }
     await expect(exchange()).rejects.toMatchObject(unreachable)
-    await expect(open().check({ accessToken: 'x' }, 'C1')).rejects.toMatchObject(unreachable)
+    await expect(open().check?.({ accessToken: 'x' }, 'C1')).rejects.toMatchObject(unreachable)
     const failed = { kind: 'failed', reason: 'unreachable' }
     expect(await open().post({ accessToken: 'x' }, 'C1', message, [])).toMatchObject(failed)
     server.answers['chat.postMessage'] = refusal('not_in_channel')

@@ -61,7 +61,7 @@ export function createSlackOAuth(
   client: SlackClient,
   settings: ProviderSettings,
   timeouts: Timeouts,
-): Pick<Chat, 'authorizeUrl' | 'exchange' | 'check' | 'revoke'> {
+): Required<Pick<Chat, 'authorizeUrl' | 'exchange' | 'check' | 'revoke'>> {
   return {
     // No PKCE: Slack supports it only for public clients, which have no secret.
     authorizeUrl({ redirectUri, state }) {

@@ -21,6 +21,7 @@ export function createSlack(
     // minute.
     pace: { channelMs: 1_000, perSecond: 5, burst: 20 },
     fits: fitsSlack,
+    confirms: true,
     authorizeUrl,
     exchange: (request) => counted('slack', 'exchange', () => exchange(request)),
     check: (...of) => counted('slack', 'check', () => check(...of)),

@@ -114,7 +114,7 @@ export function createFailures({
   ends: { end, putOff },
 }: RelayParts & { withAccess: WithAccess; ends: Ends }) {
   /** Whether a provider does not answer a simple question, either. Then no delivery is to blame. */
-  async function isOutage(connection: Connection): Promise<boolean> {
+  async function isOutage(connection: Connection, reason: string): Promise<boolean> {
     const { provider, channelId } = connection
     try {
       if (isCrmId(provider)) {
@@ -122,7 +122,11 @@ export function createFailures({
         await withAccess({ ...connection, provider }, 'backlog', (access) =>
           providers[provider].deal(access, '1', { history: 'stage', links: false }),
         )
-      } else await providers[provider].check(openSecrets(vault, connection), channelId)
+      } else {
+        const { check } = providers[provider]
+        if (check === undefined) return reason === 'unreachable'
+        await check(openSecrets(vault, connection), channelId)
+      }
       return false
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error
@@ -142,7 +146,7 @@ export function createFailures({
   ): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
     const isTried = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
-    const mayWait = group.some(isTried) && connection && (await isOutage(connection))
+    const mayWait = group.some(isTried) && connection && (await isOutage(connection, reason))
     const isLast = (delivery: Delivery) =>
       isTried(delivery) && !(mayWait && performance.now() - delivery.receivedAtMs < longestOutageMs)
     const { last = [], again = [] } = Object.groupBy(group, (delivery) =>
@@ -192,7 +196,8 @@ export function createFailures({
   async function refused(group: Group, connection: Connection, reason: string): Promise<NextStep> {
     const { id, provider } = connection
     const { askAgainMs: afterMs } = times
-    const isBroken = await recordRefusal(database, connection, reason, afterMs)
+    const isFinal = providers[provider].finalReasons?.has(reason) === true
+    const isBroken = await recordRefusal(database, connection, reason, { afterMs, isFinal })
     const fields = { connection: id, provider, reason }
     if (isBroken) log.warn('connection broken', fields)
     else log('connection refused', fields)

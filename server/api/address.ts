@@ -1,0 +1,98 @@
+import { Hono, type Context as Request } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import { navigations, pathOf } from '../../contract/endpoints.ts'
+import type { Context } from '../context.ts'
+import { ApiError } from '../http/errors.ts'
+import { notFromAnotherSite } from '../http/origin.ts'
+import { openState, sealCode } from '../people/authorization-state.ts'
+import { refusalInWords } from '../people/connections.ts'
+import type { PastedAddress } from '../providers/by-address.ts'
+import { type AddressId, addressPath, registry } from '../providers/registry.ts'
+import { addressPage, addressPolicy, endedPage } from './address-page.ts'
+
+/** Its form is sent from this server's own origin, which need not be the dashboard's. */
+export const isAddressPath = (path: string) => /^\/api\/[^/]+\/address$/.test(path)
+
+const longestName = 80
+const mostFormBytes = 16 * 1024
+
+/** The page that takes the place of a consent page: on it, a user pastes the address of a webhook. */
+export function addressRoutes(id: AddressId, context: Context) {
+  const { vault, sessions, limits, providers, appUrl, now } = context
+  const { byAddress } = providers[id]
+  const { name } = registry[id]
+  const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, id)}`
+
+  /** What began the authorization in this browser. Undefined if nothing did, or it took too long. */
+  async function begunIn(c: Request, state: string) {
+    const begun = openState(vault, id, state, now())
+    if (begun === undefined) return undefined
+    const browser = await sessions.browser(c, begun.tokenHash, begun.begunAt)
+    return browser && begun
+  }
+
+  function answer(c: Request, page: ReturnType<typeof addressPage>, status: 200 | 400 | 429 = 200) {
+    c.header('Content-Security-Policy', addressPolicy(appUrl))
+    // With the usual `no-referrer`, browsers send `Origin: null` with the form.
+    c.header('Referrer-Policy', 'same-origin')
+    return c.html(page, status)
+  }
+
+  /** Why the address cannot be connected, for the person who has pasted it. Undefined if it can. */
+  async function problemWith(c: Request, address: string): Promise<string | undefined> {
+    if (!byAddress?.isAllowed(address)) {
+      return `This is not the address of a webhook in ${name}. Copy the whole address again.`
+    }
+    await limits.authorization(c)
+    const outcome = await byAddress.prove(address)
+    switch (outcome.kind) {
+      case 'posted':
+        return undefined
+      case 'wait':
+        return `${name} takes no messages at this address now. Try again in ${Math.ceil(outcome.ms / 1000)} seconds.`
+      case 'failed':
+        return `${name} could not be reached (${outcome.reason}). Try again.`
+      case 'refused':
+        return refusalInWords(providers, id, outcome.reason)
+    }
+  }
+
+  return new Hono()
+    .get(addressPath(id), notFromAnotherSite, async (c) => {
+      const state = c.req.query('state') ?? ''
+      const begun = await begunIn(c, state)
+      if (begun === undefined || byAddress === undefined)
+        return answer(c, endedPage(name, appUrl), 400)
+      return answer(c, addressPage({ name, state, byAddress }))
+    })
+    .post(addressPath(id), bodyLimit({ maxSize: mostFormBytes }), async (c) => {
+      const form: Record<string, unknown> = await c.req.parseBody().catch(() => ({}))
+      const text = (field: string) => (typeof form[field] === 'string' ? form[field].trim() : '')
+      const state = text('state')
+      const back = new URL(redirectUri)
+      back.searchParams.set('state', state)
+      const begun = await begunIn(c, state)
+      if (begun === undefined || byAddress === undefined)
+        return answer(c, endedPage(name, appUrl), 400)
+      if (text('answer') === 'cancel') {
+        back.searchParams.set('error', 'access_denied')
+        return c.redirect(back.href, 303)
+      }
+      const isStandIn = text('answer') === 'stand-in'
+      const address = isStandIn ? (byAddress.standInAddress ?? '') : text('address')
+      const channel = isStandIn ? '' : text('channel').slice(0, longestName)
+      try {
+        const problem = await problemWith(c, address)
+        if (problem !== undefined) {
+          return answer(c, addressPage({ name, state, byAddress, address, channel, problem }), 400)
+        }
+      } catch (error) {
+        if (!(error instanceof ApiError)) throw error
+        const problem = error.message
+        return answer(c, addressPage({ name, state, byAddress, address, channel, problem }), 429)
+      }
+      const pasted: PastedAddress = { address, channel }
+      back.searchParams.set('code', sealCode(vault, begun.codeVerifier, pasted))
+      return c.redirect(back.href, 303)
+    })
+}

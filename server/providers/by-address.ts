@@ -1,0 +1,247 @@
+import ky from 'ky'
+import * as v from 'valibot'
+import { errorCode } from '../log.ts'
+import { type AddressSettings, askedWaitMs, counted, oneTry, type Timeouts } from './calls.ts'
+import type { ChatMessage, MessageKey } from './chat-message.ts'
+import type { ByAddress, Chat, Names, Pace, PostOutcome, Secrets } from './provider.ts'
+import { ProviderError } from './provider-error.ts'
+import { type AddressId, registry } from './registry.ts'
+
+/** What a chat answered. The body is text of at most 64 KiB. */
+export interface Answer {
+  status: number
+  headers: Headers
+  body: string
+}
+
+export interface Account extends Names {
+  /** What shares a limit. It begins with the chat's id, so that it never equals an account of another chat. */
+  accountId: string
+  channelId: string
+}
+
+/** A chat to which a user gives the address of a webhook. It needs no app, no consent page and no secret of ours. */
+export interface AddressChat {
+  id: AddressId
+  /** How to make a webhook, with the names of the chat's own menus. */
+  steps: readonly string[]
+  /** The whole path and query of its addresses. */
+  path: RegExp
+  /** A call for a message: a POST of `json`, perhaps to the address with a longer query. */
+  request(message: ChatMessage, key: MessageKey, address: URL): { url?: URL; json: object }
+  headers?: Record<string, string>
+  /** The name of a failure, as in `brokenReasons`; undefined if there is none. */
+  failure(answer: Answer): string | undefined
+  brokenReasons: Readonly<Record<string, string>>
+  /** Those after which the address must never be called again. */
+  finalReasons?: ReadonlySet<string>
+  /** The failures of one message, of which another form may be taken. */
+  refusesMessage: ReadonlySet<string>
+  /** How long to wait after 429, if the chat does not say, in ms. */
+  defaultWaitMs: number
+  waitMs?(answer: Answer): number | undefined
+  confirms: boolean
+  pace: Pace
+  fits(message: ChatMessage): boolean
+  /** What the address says without a call. */
+  account(address: URL): Account
+  /** Asks without a post whether the address works, and for names. Missing if the chat cannot be asked. */
+  look?: {
+    request: { method: 'get' } | { method: 'post'; json: object }
+    /** Undefined if the answer says neither. */
+    read(answer: Answer): Partial<Account> | undefined
+  }
+}
+
+/** Our own code: the settings no longer allow the address. */
+const notAllowed = 'address_not_allowed'
+const mostAnswerBytes = 64 * 1024
+const longestAddress = 2_000
+
+const hello: ChatMessage = {
+  text: 'Dealbell is connected to this channel.',
+  paragraphs: [[{ type: 'text', text: 'Dealbell is connected to this channel.' }]],
+  footer: [],
+}
+
+/** What our page seals into an authorization code. */
+export const pastedAddress = v.object({ address: v.string(), channel: v.string() })
+export type PastedAddress = v.InferOutput<typeof pastedAddress>
+
+export function createByAddress(
+  chat: AddressChat,
+  settings: AddressSettings,
+  { callMs }: Timeouts,
+): Chat {
+  const { id, look } = chat
+  const { name } = registry[id]
+
+  async function ask(url: URL, call: { method: 'get' } | { method: 'post'; json: object }) {
+    const options = { throwHttpErrors: false, ...(chat.headers && { headers: chat.headers }) }
+    const response = await ky(url, { ...call, ...options, ...oneTry(callMs, mostAnswerBytes) })
+    const { status, headers } = response
+    return { status, headers, body: await response.text() } satisfies Answer
+  }
+
+  /** @throws ProviderError if the settings do not allow the address. */
+  function allowed(text: string | undefined): URL {
+    const address = text === undefined ? undefined : readAddress(text, settings, chat.path)
+    if (address === undefined) throw new ProviderError(id, 'check', 'refused', notAllowed)
+    return address
+  }
+
+  const accountOf = (address: URL): Account =>
+    address.href === settings.standInAddress
+      ? { accountId: `${id}:stand-in`, channelId: 'stand-in', channelName: 'sales (stand-in)' }
+      : chat.account(address)
+
+  function outcomeOf(answer: Answer): PostOutcome {
+    if (answer.status === 429) {
+      const ms = chat.waitMs?.(answer) ?? askedWaitMs(answer.headers, chat.defaultWaitMs)
+      return { kind: 'wait', ms }
+    }
+    const reason = chat.failure(answer)
+    if (reason === undefined) return { kind: 'posted' }
+    const connectionBroken = Object.hasOwn(chat.brokenReasons, reason)
+    return connectionBroken || chat.refusesMessage.has(reason)
+      ? { kind: 'refused', reason, connectionBroken }
+      : { kind: 'failed', reason }
+  }
+
+  async function post(
+    text: string | undefined,
+    message: ChatMessage,
+    key: MessageKey,
+  ): Promise<PostOutcome> {
+    try {
+      const address = allowed(text)
+      const { url = address, json } = chat.request(message, key, address)
+      return outcomeOf(await ask(url, { method: 'post', json }))
+    } catch (error) {
+      return error instanceof ProviderError
+        ? { kind: 'refused', reason: notAllowed, connectionBroken: true }
+        : { kind: 'failed', reason: 'unreachable', code: errorCode(error) }
+    }
+  }
+  const countedPost = (...of: Parameters<typeof post>) =>
+    counted(id, 'post', () => post(...of), {
+      ofAnswer: ({ kind }) =>
+        (
+          ({
+            posted: 'ok',
+            wait: 'rate_limited',
+            failed: 'unreachable',
+            refused: 'refused',
+          }) as const
+        )[kind],
+    })
+
+  /** @throws ProviderError */
+  async function lookAt(
+    text: string | undefined,
+    stage: 'exchange' | 'check',
+  ): Promise<Partial<Account>> {
+    const address = allowed(text)
+    if (look === undefined) return {}
+    let answer: Answer
+    try {
+      answer = await counted(id, stage, () => ask(address, look.request))
+    } catch (error) {
+      const code = errorCode(error)
+      throw new ProviderError(id, stage, 'unreachable', undefined, undefined, { code })
+    }
+    const found = look.read(answer)
+    if (found !== undefined) return found
+    const outcome = outcomeOf(answer)
+    if (outcome.kind === 'refused') throw new ProviderError(id, stage, 'refused', outcome.reason)
+    const waitMs = outcome.kind === 'wait' ? outcome.ms : undefined
+    throw new ProviderError(id, stage, 'unreachable', chat.failure(answer), waitMs)
+  }
+
+  const byAddress: ByAddress = {
+    steps: chat.steps,
+    asksForName: look?.request.method !== 'get',
+    standInAddress: settings.standInAddress,
+    isAllowed: (text) => readAddress(text, settings, chat.path) !== undefined,
+    async prove(address) {
+      if (look?.request.method !== 'get') return await countedPost(address, hello, [address])
+      try {
+        await lookAt(address, 'check')
+        return { kind: 'posted' }
+      } catch (error) {
+        if (!(error instanceof ProviderError)) throw error
+        const { kind, reason = 'unreachable', retryAfterMs } = error
+        if (retryAfterMs !== undefined) return { kind: 'wait', ms: retryAfterMs }
+        return kind === 'refused'
+          ? { kind, reason, connectionBroken: true }
+          : { kind: 'failed', reason }
+      }
+    },
+  }
+
+  return {
+    inUse: settings.inUse,
+    standIn: settings.standIn,
+    byAddress,
+    pace: chat.pace,
+    fits: chat.fits,
+    confirms: chat.confirms,
+    authorizeUrl: ({ state }) => `${settings.pageUrl}?${new URLSearchParams({ state })}`,
+    async exchange({ code }) {
+      const { address, channel } = v.parse(pastedAddress, JSON.parse(code))
+      const { accountId, channelId, accountName, channelName } = {
+        ...accountOf(allowed(address)),
+        ...(await lookAt(address, 'exchange')),
+      }
+      return {
+        secrets: { accessToken: '', incomingWebhookUrl: address },
+        accessExpiresAt: null,
+        accountId,
+        accountName: accountName ?? null,
+        accountUserId: null,
+        grantId: `${accountId}/${channelId}`,
+        channelId,
+        channelName: channel || (channelName ?? null),
+        standIn: address === settings.standInAddress,
+      }
+    },
+    // The address belongs to the user, who can use it elsewhere. It is only forgotten here.
+    revoke: async () => {},
+    ...(look && {
+      check: async ({ incomingWebhookUrl }: Secrets) => await lookAt(incomingWebhookUrl, 'check'),
+    }),
+    post: ({ incomingWebhookUrl }, _, message, key) =>
+      countedPost(incomingWebhookUrl, message, key),
+    brokenReasons: {
+      ...chat.brokenReasons,
+      [notAllowed]: `this server may no longer call the address of the webhook. Its ${name} addresses are set by whoever runs it`,
+    },
+    ...(chat.finalReasons && { finalReasons: chat.finalReasons }),
+  }
+}
+
+/**
+ * Reads the address of a webhook. The server calls it, so nobody may lead it elsewhere: the address must be written as
+ * its URL is, at one of the origins, and its whole path and query must match.
+ */
+export function readAddress(
+  text: string,
+  { origins, standInAddress }: Pick<AddressSettings, 'origins' | 'standInAddress'>,
+  path: RegExp,
+): URL | undefined {
+  if (text.length > longestAddress || !URL.canParse(text)) return undefined
+  const url = new URL(text)
+  if (text === standInAddress) return url
+  const { origin, pathname, search } = url
+  // Some chats write the port, although it is the usual one.
+  const isUsual = [origin, `${origin}:443`].some((start) => text === start + pathname + search)
+  const isAt = (allowed: string) => {
+    const [before = '', domain] = allowed.split('*')
+    const isBelow = () =>
+      /^[a-z0-9-]+(\.[a-z0-9-]+)*$/.test(origin.slice(before.length, -(domain?.length ?? 0)))
+    return domain === undefined
+      ? origin === allowed
+      : origin.startsWith(before) && origin.endsWith(domain) && isBelow()
+  }
+  return isUsual && origins.some(isAt) && path.test(pathname + search) ? url : undefined
+}

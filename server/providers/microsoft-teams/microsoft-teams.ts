@@ -1,0 +1,65 @@
+import { createHash } from 'node:crypto'
+import { object, parseJson, pipe, safeParse, string } from 'valibot'
+import { type AddressChat, createByAddress } from '../by-address.ts'
+import { type AddressSettings, defaultTimeouts } from '../calls.ts'
+import type { Chat } from '../provider.ts'
+import { card } from './card.ts'
+
+// https://learn.microsoft.com/connectors/teams: a message has at most 28 KB.
+const mostBytes = 25_000
+
+const errorAnswer = pipe(string(), parseJson(), object({ error: object({ code: string() }) }))
+
+export const teams: AddressChat = {
+  id: 'microsoft-teams',
+  steps: [
+    'In Teams, open the menu “…” beside the channel, and choose Workflows.',
+    'Choose the template “Send webhook alerts to a channel”. Its former name is “Post to a channel when a webhook request is received”.',
+    'Choose Next, then Add workflow.',
+    'Copy the address that Teams shows, and paste it here.',
+  ],
+  path: /^\/powerautomate\/automations\/direct\/workflows\/[a-z0-9]{8,64}\/triggers\/manual\/paths\/invoke\/?\?[\w.~%&=+-]{1,1000}$/i,
+  request: (message) => ({ json: card(message) }),
+  // 202 says that the workflow has accepted the message. Nothing says whether it has posted it.
+  confirms: false,
+  failure({ status, body }) {
+    if (status >= 200 && status < 300) return undefined
+    const { success, output } = safeParse(errorAnswer, body)
+    const known = success && /^\w{1,60}$/.test(output.error.code) ? output.error.code : undefined
+    return known ?? `http_${status}`
+  },
+  brokenReasons: {
+    WorkflowNotFound: 'the workflow of the webhook was deleted. Make a new one',
+    WorkflowTriggerIsNotEnabled:
+      'the workflow of the webhook is switched off. Switch it on, or make a new one',
+    DirectApiAuthorizationRequired:
+      'the workflow does not let anyone post. Set its trigger to “Anyone”, or make a new one',
+    DirectApiInvalidAuthorizationScheme:
+      'the workflow does not let anyone post. Set its trigger to “Anyone”, or make a new one',
+    AuthorizationFailed: 'the signature in the address is wrong. Copy the whole address again',
+    http_401: 'the workflow does not accept the address. Copy the whole address again',
+    http_403: 'the workflow does not accept the address. Copy the whole address again',
+    http_404: 'the workflow of the webhook was deleted. Make a new one',
+  },
+  refusesMessage: new Set([
+    'TriggerInputSchemaMismatch',
+    'InvalidRequestContent',
+    'RequestEntityTooLarge',
+    'http_413',
+  ]),
+  defaultWaitMs: 30_000,
+  // The connector posts 300 messages in 300 seconds for one person, whose other workflows share that.
+  pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },
+  fits: (message) => Buffer.byteLength(JSON.stringify(card(message))) <= mostBytes,
+  // Two people who paste one address have one channel. Nothing else is known of it.
+  account({ pathname }) {
+    const workflow = createHash('sha256')
+      .update(pathname.toLowerCase().replace(/\/$/, ''))
+      .digest('hex')
+      .slice(0, 32)
+    return { accountId: `microsoft-teams:${workflow}`, channelId: workflow }
+  },
+}
+
+export const createTeams = (settings: AddressSettings, timeouts = defaultTimeouts): Chat =>
+  createByAddress(teams, settings, timeouts)

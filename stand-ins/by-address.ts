@@ -1,0 +1,83 @@
+import { type Context, Hono } from 'hono'
+import { html } from 'hono/html'
+import { notFromAnotherSite } from '../server/http/origin.ts'
+import { registry } from '../server/providers/registry.ts'
+import { channelPage, shownMessage } from './channel-page.ts'
+import { formFields, type Html, type Site } from './page.ts'
+
+/** A call that posts a message. */
+export interface Posted {
+  query: Readonly<Record<string, string>>
+  /** The body as JSON; undefined if it is none. */
+  body: unknown
+}
+
+/** What differs between the chats to which a user gives the address of a webhook. */
+export interface StandInChat {
+  /** @returns what people see of a message, or the answer with which the chat refuses it. */
+  read(posted: Posted): { shown: Html; id?: string } | { status: number; error: object | string }
+  /** The answer to a call that it accepts. */
+  accepted: { status: number; body: object | string }
+  /** The answer after somebody has deleted the webhook. */
+  deleted: { status: number; error: object | string }
+  /** The answer to GET, by which Dealbell may look at the webhook. */
+  about?: object
+}
+
+const mostMessages = 200
+
+/** A chat with one channel and one webhook. It forgets its messages when the server stops. */
+export function createStandInByAddress(site: Site, chat: StandInChat): Hono {
+  const { name } = registry[site.id]
+  const page = `/sandbox/${site.id}`
+  /** The oldest first. */
+  const messages: { id: string | undefined; at: Date; shown: Html }[] = []
+  let posted = 0
+  let isDeleted = false
+
+  function answer(c: Context, status: number, body: object | string) {
+    c.status(status as 200)
+    return typeof body === 'string' ? c.body(body) : c.json(body)
+  }
+
+  return new Hono()
+    .get('/', (c) =>
+      channelPage(c, {
+        site,
+        title: 'sales (stand-in)',
+        notice: `This is not ${name}. It plays a channel on this machine, and forgets its messages when it stops.`,
+        head: html`<div class="channels">
+          <p>${isDeleted ? 'The webhook is deleted.' : `${messages.length} messages came to the webhook.`}</p>
+          <form method="post" action="${page}">
+            <button name="change" value="${isDeleted ? 'restore' : 'delete'}" class="secondary">${
+              isDeleted ? 'Restore the webhook' : 'Delete the webhook'
+            }</button>
+          </form>
+        </div>`,
+        version: `${posted}-${isDeleted}`,
+        messages: messages.map(({ at, shown }) => shownMessage(at, shown)),
+      }),
+    )
+    .post('/', notFromAnotherSite, async (c) => {
+      isDeleted = (await formFields(c)).change === 'delete'
+      return c.redirect(page, 303)
+    })
+    .get('/services/sales', (c) =>
+      isDeleted || chat.about === undefined
+        ? answer(c, chat.deleted.status, chat.deleted.error)
+        : c.json(chat.about),
+    )
+    .post('/services/sales', async (c) => {
+      if (isDeleted) return answer(c, chat.deleted.status, chat.deleted.error)
+      const body: unknown = await c.req.json().catch(() => undefined)
+      const read = chat.read({ query: c.req.query(), body })
+      if ('error' in read) return answer(c, read.status, read.error)
+      const { id, shown } = read
+      if (id === undefined || !messages.some((message) => message.id === id)) {
+        posted++
+        messages.push({ id, at: new Date(), shown })
+        messages.splice(0, messages.length - mostMessages)
+      }
+      return answer(c, chat.accepted.status, chat.accepted.body)
+    })
+}
