@@ -12,7 +12,7 @@ import { readBuiltPage } from './page/build.ts'
 import { checkKeys, checkSharedKey, sealWithNewestKey } from './people/keys.ts'
 import { forgetStandIns } from './people/stand-ins.ts'
 import { createVault, keyFromFolder } from './people/vault.ts'
-import { providerIds, registry, settingOf } from './providers/registry.ts'
+import { isAddressId, mainSettingOf, providerIds, registry } from './providers/registry.ts'
 import { openDatabase } from './settings/open-database.ts'
 import { dataDirError, listenError } from './settings/open-errors.ts'
 import type { Settings } from './settings/settings.ts'
@@ -115,7 +115,11 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   for (const id of providerIds) {
     if (!addresses.providers[id].standIn) continue
     const { name } = registry[id]
-    console.log(`${name} is a stand-in: set ${settingOf(id, 'CLIENT_ID')} for the real one.`)
+    console.log(
+      isAddressId(id)
+        ? `${name} has a stand-in on this server, beside the real one.`
+        : `${name} is a stand-in: set ${mainSettingOf(id)} for the real one.`,
+    )
   }
   // `npm run dev` waits for this message.
   process.send?.('ready')

@@ -47,7 +47,7 @@ export function createStandInByAddress(site: Site, chat: StandInChat): Hono {
         title: 'sales (stand-in)',
         notice: `This is not ${name}. It plays a channel on this machine, and forgets its messages when it stops.`,
         head: html`<div class="channels">
-          <p>${isDeleted ? 'The webhook is deleted.' : `${messages.length} messages came to the webhook.`}</p>
+          <p>${isDeleted ? 'The webhook is deleted.' : 'This channel has a webhook.'}</p>
           <form method="post" action="${page}">
             <button name="change" value="${isDeleted ? 'restore' : 'delete'}" class="secondary">${
               isDeleted ? 'Restore the webhook' : 'Delete the webhook'

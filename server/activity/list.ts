@@ -19,7 +19,7 @@ import {
   newest,
   search,
 } from './find.ts'
-import { reasonInWords } from './reasons.ts'
+import { doubtOf, reasonInWords } from './reasons.ts'
 
 interface Dependencies {
   database: Database
@@ -155,7 +155,7 @@ function itemOf(row: ActivityRow, providers: Providers): ActivityItem {
     channel: row.channel_name ?? (goesTo(row) === row.channel ? row.chat_channel_name : null),
     reason:
       state === 'sent'
-        ? null
+        ? doubtOf(providers, row.channel)
         : reasonInWords(providers, {
             state,
             reason: reasonOf(row),

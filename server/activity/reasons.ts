@@ -1,5 +1,12 @@
 import { type Providers, unknownRefusal } from '../providers/provider.ts'
-import { type ChatId, type CrmId, chatIds, registry, usedOf } from '../providers/registry.ts'
+import {
+  addressIds,
+  type ChatId,
+  type CrmId,
+  chatIds,
+  registry,
+  usedOf,
+} from '../providers/registry.ts'
 
 /**
  * Says why a delivery is in its state: words that can follow 'Not sent: ', 'Waiting: ' or 'Skipped: ',
@@ -64,6 +71,14 @@ export function reasonInWords(
     ...failures(chatName),
   }
   return find(known, reason) ?? `${chatName} did not accept the message (${reason})`
+}
+
+/** What is not known of a message that the chat has accepted. Null if it is in the channel. */
+export function doubtOf(providers: Providers, channel: string): string | null {
+  const id = addressIds.find((id) => channel.startsWith(`${id}:`))
+  return id === undefined || providers[id].confirms
+    ? null
+    : `${registry[id].name} has accepted it, but does not say whether it has posted it`
 }
 
 /** The failures that another try may not meet. */

@@ -46,7 +46,7 @@ export function addressPage({
         standInAddress !== undefined &&
         html`<form method="post" class="stand-in">
           ${hiddenState}
-          <p>This Dealbell has a stand-in for ${name}, so you can try it without one.</p>
+          <p>You can try Dealbell with a stand-in for ${name}.</p>
           <button name="answer" value="stand-in" class="secondary">Use the stand-in</button>
         </form>`
       }

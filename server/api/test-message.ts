@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Hono } from 'hono'
 import { type TestAnswer, testCall } from '../../contract/features/test-message.ts'
-import { reasonInWords } from '../activity/reasons.ts'
+import { doubtOf, reasonInWords } from '../activity/reasons.ts'
 import { storeTestMessage, testMessageOutcome } from '../activity/test-message.ts'
 import type { Context } from '../context.ts'
 import { ApiError } from '../http/errors.ts'
@@ -34,7 +34,10 @@ export function testMessageRoutes(context: Context) {
       // Ask the database, because another process may send the message.
       const outcome = await testMessageOutcome(database, id)
       const channel = outcome?.channel ?? chat.channelName
-      if (outcome?.state === 'sent') return c.json({ state: 'sent', channel } satisfies Sent)
+      if (outcome?.state === 'sent') {
+        const reason = doubtOf(providers, channelOf(chat))
+        return c.json({ state: 'sent', channel, ...(reason && { reason }) } satisfies Sent)
+      }
 
       const reason = outcome?.reason ?? null
       const about = { reason, crm: crm.provider, chat: chat.provider }
@@ -55,7 +58,7 @@ export function testMessageRoutes(context: Context) {
   })
 }
 
-type Sent = Pick<TestAnswer, 'state' | 'channel'>
+type Sent = Pick<TestAnswer, 'state' | 'channel'> & { reason?: string }
 
 function whyNotSent(
   providers: Providers,

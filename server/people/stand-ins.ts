@@ -2,7 +2,15 @@ import { and, eq, like } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { connections, users } from '../database/schema.ts'
 import type { Log } from '../log.ts'
-import { crmIds, type ProviderId, providerIds, registry, settingOf } from '../providers/registry.ts'
+import {
+  crmIds,
+  isAddressId,
+  mainSettingOf,
+  type ProviderId,
+  providerIds,
+  registry,
+  settingOf,
+} from '../providers/registry.ts'
 
 /**
  * Marks the account of an identity that a stand-in gave. It signs everyone in as the same person, so no
@@ -22,13 +30,16 @@ export async function forgetStandIns(
 ): Promise<void> {
   const granted = (id: ProviderId, byStandIn: boolean) =>
     and(eq(connections.provider, id), eq(connections.standIn, byStandIn))
+  // A stand-in may be used beside a real chat whose address is pasted.
+  const isUsed = (id: ProviderId) =>
+    providers[id].inUse && (isAddressId(id) || !providers[id].standIn)
   const isReal = (id: ProviderId) => providers[id].inUse && !providers[id].standIn
-  for (const id of providerIds.filter((id) => !isReal(id))) {
+  for (const id of providerIds.filter((id) => !isUsed(id))) {
     const count = await database.$count(connections, granted(id, false))
     if (count === 0) continue
     throw new Error(
       `The database has connections to ${registry[id].name} (${count}), which is not configured. Set ` +
-        `${settingOf(id, 'CLIENT_ID')} and ${settingOf(id, 'CLIENT_SECRET')}. To give these connections up, run in ` +
+        `${isAddressId(id) ? mainSettingOf(id) : `${mainSettingOf(id)} and ${settingOf(id, 'CLIENT_SECRET')}`}. To give these connections up, run in ` +
         `the database: delete from connections where provider = '${id}'`,
     )
   }

@@ -14,7 +14,7 @@ export function nameOf({ deal }: ActivityItem): string {
 export function sentenceOf({ state, channel, reason: why, nextTryAt }: ActivityItem): string {
   switch (state) {
     case 'sent':
-      return channel ? `Sent to ${channel}` : 'Sent'
+      return `${channel ? `Sent to ${channel}` : 'Sent'}${why ? `. ${ended(why)}` : ''}`
     case 'waiting': {
       const waiting = why ? `Waiting: ${ended(why)}` : 'Waiting to be sent'
       if (nextTryAt === null) return waiting

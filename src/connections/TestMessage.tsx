@@ -7,6 +7,7 @@ import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { clockTime } from '../ui/dates.ts'
 import { passFocus } from '../ui/focus.ts'
+import { ended } from '../ui/words.ts'
 
 // A refusal may break the connection, and then this part disappears.
 const passToService = passFocus((own) => own.closest('li')?.querySelector('button'))
@@ -40,7 +41,9 @@ function resultOf({
   reason,
   nextTryAt,
 }: NonNullable<ReturnType<typeof useSendTest>['data']>): string {
-  if (state === 'sent') return channel === null ? 'Sent.' : `Sent to ${channel}.`
+  if (state === 'sent') {
+    return `${channel === null ? 'Sent.' : `Sent to ${channel}.`} ${reason === null ? '' : ended(reason)}`
+  }
   const parts = [reason, nextTryAt !== null && `next try at ${clockTime(nextTryAt)}`].filter(
     Boolean,
   )
