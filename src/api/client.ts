@@ -56,10 +56,14 @@ function takeStarted(request: string | URL | Request): Promise<Response> | undef
 export function getJson<Schema extends GenericSchema>(
   path: string,
   answer: Schema,
-  { method = 'GET', readsRefusal }: { method?: 'GET' | 'POST'; readsRefusal?: true } = {},
+  {
+    method = 'GET',
+    readsRefusal,
+    ...options
+  }: Pick<Options, 'json'> & { method?: 'GET' | 'POST'; readsRefusal?: true } = {},
 ): Promise<InferOutput<Schema>> {
   return asApiError(async () => {
-    const request = send(method, path)
+    const request = send(method, path, options)
     const response = await request
     // The refusal of a change is noticed by its mutation.
     if (method === 'GET') await noticePerson(personIn(response))
