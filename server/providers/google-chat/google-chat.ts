@@ -1,4 +1,4 @@
-import { object, parseJson, pipe, safeParse, string } from 'valibot'
+import { array, fallback, is, object, parseJson, pipe, regex, safeParse, string } from 'valibot'
 import { type AddressChat, createByAddress } from '../by-address.ts'
 import { type AddressSettings, defaultTimeouts } from '../calls.ts'
 import { uuidOf } from '../message-id.ts'
@@ -8,8 +8,17 @@ import { card } from './card.ts'
 // https://developers.google.com/workspace/chat/create-messages: with text and cards, a message has at most 32,000 bytes.
 const mostBytes = 30_000
 
-// https://cloud.google.com/apis/design/errors: the form of all errors of Google's APIs.
-const errorAnswer = pipe(string(), parseJson(), object({ error: object({ status: string() }) }))
+// https://google.aip.dev/193: the form of all errors of Google's APIs.
+const code = pipe(string(), regex(/^[A-Z_]{1,60}$/))
+const errorAnswer = pipe(
+  string(),
+  parseJson(),
+  object({
+    error: object({ status: code, details: fallback(array(object({ reason: code })), []) }),
+  }),
+)
+const posted = pipe(string(), parseJson(), object({}))
+const wrongKey = 'API_KEY_INVALID'
 
 const noAccess =
   'Google Chat does not accept the address: the webhook was deleted, its space is closed, or your administrator has switched webhooks off. Make a new one'
@@ -33,18 +42,20 @@ export const googleChat: AddressChat = {
   },
   confirms: true,
   failure({ status, body }) {
-    if (status >= 200 && status < 300) return undefined
+    if (status >= 200 && status < 300 && is(posted, body)) return undefined
     const { success, output } = safeParse(errorAnswer, body)
-    return success && /^[A-Z_]{1,60}$/.test(output.error.status)
-      ? output.error.status
-      : `http_${status}`
+    if (!success) return `http_${status}`
+    const { error } = output
+    // A wrong key is an invalid argument, as a message can be.
+    return error.details.some(({ reason }) => reason === wrongKey) ? wrongKey : error.status
   },
   brokenReasons: {
     UNAUTHENTICATED: noAccess,
     PERMISSION_DENIED: noAccess,
     NOT_FOUND: noAccess,
+    [wrongKey]: 'the key in the address is wrong. Copy the whole address again',
   },
-  refusesMessage: new Set(['INVALID_ARGUMENT', 'FAILED_PRECONDITION', 'OUT_OF_RANGE', 'http_413']),
+  refusesMessage: new Set(['INVALID_ARGUMENT', 'http_413']),
   // 60 messages in 60 seconds for a space, which all its apps share. Google does not say how long to wait.
   // https://developers.google.com/workspace/chat/limits
   defaultWaitMs: 60_000,
