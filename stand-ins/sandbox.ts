@@ -15,7 +15,9 @@ import {
 import type { Addresses } from '../server/settings/settings.ts'
 import { createStandInByAddress, type StandInChat } from './by-address.ts'
 import { createContactForm } from './contact-form.ts'
+import { standInGoogleChat } from './google-chat/google-chat.ts'
 import { createStandInHubspot } from './hubspot/hubspot.ts'
+import { standInMattermost } from './mattermost/mattermost.ts'
 import { standInTeams } from './microsoft-teams/microsoft-teams.ts'
 import type { Site } from './page.ts'
 import { createStandInSlack } from './slack/slack.ts'
@@ -34,6 +36,8 @@ const oauth: Record<OAuthId, (options: StandInOptions) => Hono> = {
 
 const byAddress: Record<AddressId, StandInChat> = {
   'microsoft-teams': standInTeams,
+  'google-chat': standInGoogleChat,
+  mattermost: standInMattermost,
 }
 
 /** The stand-ins of the providers without a client id, and of the contact form. */

@@ -78,9 +78,10 @@ export function createByAddress(
 
   async function ask(url: URL, call: { method: 'get' } | { method: 'post'; json: object }) {
     const options = { throwHttpErrors: false, ...(chat.headers && { headers: chat.headers }) }
-    const response = await ky(url, { ...call, ...options, ...oneTry(callMs, mostAnswerBytes) })
-    const { status, headers } = response
-    return { status, headers, body: await response.text() } satisfies Answer
+    const request = ky(url, { ...call, ...options, ...oneTry(callMs, mostAnswerBytes) })
+    const { status, headers } = await request
+    // The time limit holds for the text of the request, but not for that of the response.
+    return { status, headers, body: await request.text() } satisfies Answer
   }
 
   /** @throws ProviderError if the settings do not allow the address. */

@@ -1,6 +1,8 @@
 import type { AllSettings } from './calls.ts'
+import { createGoogleChat } from './google-chat/google-chat.ts'
 import { createHubspot } from './hubspot/hubspot.ts'
 import type { CountSharedCall } from './hubspot/limiter.ts'
+import { createMattermost } from './mattermost/mattermost.ts'
 import { createTeams } from './microsoft-teams/microsoft-teams.ts'
 import type { Providers } from './provider.ts'
 import { createSlack } from './slack/slack.ts'
@@ -11,5 +13,7 @@ export function createProviders(settings: AllSettings, countShared?: CountShared
     hubspot: createHubspot(settings.hubspot, undefined, countShared),
     slack: createSlack(settings.slack),
     'microsoft-teams': createTeams(settings['microsoft-teams']),
+    'google-chat': createGoogleChat(settings['google-chat']),
+    mattermost: createMattermost(settings.mattermost),
   }
 }

@@ -40,6 +40,13 @@ export const registry = {
     role: 'chat',
     origins: ['https://*.environment.api.powerplatform.com'],
   },
+  'google-chat': {
+    name: 'Google Chat',
+    role: 'chat',
+    origins: ['https://chat.googleapis.com'],
+  },
+  // Each company has its own server.
+  mattermost: { name: 'Mattermost', role: 'chat', origins: [] },
 } as const satisfies Record<string, OAuthEntry | AddressEntry>
 
 type Registry = typeof registry

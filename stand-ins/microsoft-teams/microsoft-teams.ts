@@ -40,7 +40,7 @@ const longestCard = 28 * 1024
 /** A workflow that posts each card to a channel. */
 export const standInTeams: StandInChat = {
   read({ body }) {
-    if (JSON.stringify(body ?? '').length > longestCard) {
+    if (Buffer.byteLength(JSON.stringify(body ?? '')) > longestCard) {
       return { status: 413, error: error('RequestEntityTooLarge', 'The message is too large.') }
     }
     const { success, output } = v.safeParse(message, body)

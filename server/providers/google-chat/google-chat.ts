@@ -1,0 +1,71 @@
+import { array, fallback, is, object, parseJson, pipe, regex, safeParse, string } from 'valibot'
+import { type AddressChat, createByAddress } from '../by-address.ts'
+import { type AddressSettings, defaultTimeouts } from '../calls.ts'
+import { uuidOf } from '../message-id.ts'
+import type { Chat } from '../provider.ts'
+import { card } from './card.ts'
+
+// https://developers.google.com/workspace/chat/create-messages: with text and cards, a message has at most 32,000 bytes.
+const mostBytes = 30_000
+
+// https://google.aip.dev/193: the form of all errors of Google's APIs.
+const code = pipe(string(), regex(/^[A-Z_]{1,60}$/))
+const errorAnswer = pipe(
+  string(),
+  parseJson(),
+  object({
+    error: object({ status: code, details: fallback(array(object({ reason: code })), []) }),
+  }),
+)
+const posted = pipe(string(), parseJson(), object({}))
+const wrongKey = 'API_KEY_INVALID'
+
+const noAccess =
+  'Google Chat does not accept the address: the webhook was deleted, its space is closed, or your administrator has switched webhooks off. Make a new one'
+
+export const googleChat: AddressChat = {
+  id: 'google-chat',
+  steps: [
+    'In Google Chat on a computer, open the space.',
+    'Open the menu beside the name of the space, and choose Apps & integrations.',
+    'Under Webhooks, choose Add webhook. If it is missing, your administrator does not allow webhooks, or this is no space.',
+    'Name it Dealbell, and choose Save.',
+    'Copy the whole address of the webhook, and paste it here.',
+  ],
+  path: /^\/v1\/spaces\/[\w-]{1,100}\/messages\?(?:key=[\w-]{1,200}&token=[\w%.~-]{1,400}|token=[\w%.~-]{1,400}&key=[\w-]{1,200})$/,
+  /** Google posts a message once for each request id. The same text in another form is another message. */
+  request(message, key, address) {
+    const json = card(message)
+    const url = new URL(address)
+    url.searchParams.set('requestId', uuidOf(...key, json))
+    return { url, json }
+  },
+  confirms: true,
+  failure({ status, body }) {
+    if (status >= 200 && status < 300 && is(posted, body)) return undefined
+    const { success, output } = safeParse(errorAnswer, body)
+    if (!success) return `http_${status}`
+    const { error } = output
+    // A wrong key is an invalid argument, as a message can be.
+    return error.details.some(({ reason }) => reason === wrongKey) ? wrongKey : error.status
+  },
+  brokenReasons: {
+    UNAUTHENTICATED: noAccess,
+    PERMISSION_DENIED: noAccess,
+    NOT_FOUND: noAccess,
+    [wrongKey]: 'the key in the address is wrong. Copy the whole address again',
+  },
+  refusesMessage: new Set(['INVALID_ARGUMENT', 'http_413']),
+  // 60 messages in 60 seconds for a space, which all its apps share. Google does not say how long to wait.
+  // https://developers.google.com/workspace/chat/limits
+  defaultWaitMs: 60_000,
+  pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },
+  fits: (message) => Buffer.byteLength(JSON.stringify(card(message))) <= mostBytes,
+  account({ pathname }) {
+    const space = pathname.split('/')[3] ?? ''
+    return { accountId: `google-chat:${space}`, channelId: space }
+  },
+}
+
+export const createGoogleChat = (settings: AddressSettings, timeouts = defaultTimeouts): Chat =>
+  createByAddress(googleChat, settings, timeouts)

@@ -1,0 +1,173 @@
+import { expect } from 'vitest'
+import type { AddressChat } from '../../server/providers/by-address.ts'
+import { createGoogleChat, googleChat } from '../../server/providers/google-chat/google-chat.ts'
+import { createMattermost, mattermost } from '../../server/providers/mattermost/mattermost.ts'
+import { createTeams, teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
+import type { PostOutcome } from '../../server/providers/provider.ts'
+import { registry } from '../../server/providers/registry.ts'
+import type { StandInChat } from '../../stand-ins/by-address.ts'
+import { standInGoogleChat } from '../../stand-ins/google-chat/google-chat.ts'
+import { standInMattermost } from '../../stand-ins/mattermost/mattermost.ts'
+import { standInTeams } from '../../stand-ins/microsoft-teams/microsoft-teams.ts'
+import { readCard, readGoogleCard, readMarkdown, type Shown } from './foreign-rules.ts'
+import { type Answer, page } from './open-provider.ts'
+
+/** What a test must know of a chat to which users give the address of a webhook. */
+export interface AddressCase {
+  chat: AddressChat
+  create: typeof createTeams
+  standIn: StandInChat
+  origins: readonly string[]
+  /** The first one is as the chat writes it. */
+  right: [string, ...string[]]
+  wrong: string[]
+  read(json: object): Shown
+  outcomes: [answer: Answer, outcome: PostOutcome][]
+  /** What shares a limit, and what is a channel, of the right addresses. */
+  accounts: [accountId: unknown, channelId: unknown]
+  /** The answers to a question without a post: what the error says; undefined if the webhook is fine. */
+  looks?: [answer: Answer, error: object | undefined][]
+}
+
+export const broken = (reason: string): PostOutcome => ({
+  kind: 'refused',
+  reason,
+  connectionBroken: true,
+})
+const unfit = (reason: string): PostOutcome => ({
+  kind: 'refused',
+  reason,
+  connectionBroken: false,
+})
+const failed = (reason: string): PostOutcome => ({ kind: 'failed', reason })
+const waits = (ms: number): PostOutcome => ({ kind: 'wait', ms })
+const posted: PostOutcome = { kind: 'posted' }
+
+const workflow =
+  '/powerautomate/automations/direct/workflows/0123456789abcdef/triggers/manual/paths/invoke'
+const query = '?api-version=1&sp=%2Ftriggers%2Fmanual%2Frun&sv=1.0&sig=a_B-c'
+const powerPlatform = 'environment.api.powerplatform.com'
+const teamsError = (status: number, code: string) => ({ status, body: { error: { code } } })
+
+const space = 'https://chat.googleapis.com/v1/spaces/AAQA-b_1/messages'
+const googleError = (code: number, status: string, details?: object[]) => ({
+  status: code,
+  body: { error: { code, status, message: 'No.', details } },
+})
+
+const hook = 'https://chat.example.com/hooks/abcdefghijklmnopqrstuvwx12'
+const hookError = (status: number, id: string) => ({ status, body: { id, status_code: status } })
+
+export const cases: AddressCase[] = [
+  {
+    chat: teams,
+    create: createTeams,
+    standIn: standInTeams,
+    origins: registry['microsoft-teams'].origins,
+    right: [
+      `https://default0a.1b.${powerPlatform}:443${workflow}${query}`,
+      `https://default0a.1b.${powerPlatform}${workflow}/${query}`,
+    ],
+    wrong: [
+      `https://${powerPlatform}${workflow}${query}`,
+      `https://.${powerPlatform}${workflow}${query}`,
+      `https://*.${powerPlatform}${workflow}${query}`,
+      `https://a..${powerPlatform}${workflow}${query}`,
+      `https://a_b.${powerPlatform}${workflow}${query}`,
+      `https://a.evil-${powerPlatform}${workflow}${query}`,
+      `https://evil.example/.${powerPlatform}${workflow}${query}`,
+      `https://evil.example?.${powerPlatform}${workflow}${query}`,
+      `https://a.${powerPlatform}${workflow}//${query}`,
+    ],
+    read: readCard,
+    accounts: [
+      expect.stringMatching(/^microsoft-teams:[\da-f]{32}$/),
+      expect.stringMatching(/^[\da-f]{32}$/),
+    ],
+    outcomes: [
+      [{ status: 202 }, posted],
+      [teamsError(404, 'WorkflowNotFound'), broken('WorkflowNotFound')],
+      [teamsError(400, 'WorkflowTriggerIsNotEnabled'), broken('WorkflowTriggerIsNotEnabled')],
+      [teamsError(401, 'DirectApiAuthorizationRequired'), broken('DirectApiAuthorizationRequired')],
+      [teamsError(400, 'TriggerInputSchemaMismatch'), unfit('TriggerInputSchemaMismatch')],
+      [{ status: 413 }, unfit('http_413')],
+      [{ ...page, status: 502 }, failed('http_502')],
+      [{ status: 429 }, waits(30_000)],
+    ],
+  },
+  {
+    chat: googleChat,
+    create: createGoogleChat,
+    standIn: standInGoogleChat,
+    origins: registry['google-chat'].origins,
+    right: [`${space}?key=AIza-x_1&token=a-B_c%3D`, `${space}?token=a-B_c%3D&key=AIza-x_1`],
+    wrong: [
+      `${space}?key=a&token=b&threadKey=c`,
+      `${space}?key=a&key=b`,
+      `${space}?key=a`,
+      space.replace('/v1/', '/v2/'),
+    ],
+    read: readGoogleCard,
+    accounts: ['google-chat:AAQA-b_1', 'AAQA-b_1'],
+    outcomes: [
+      [{ body: { name: 'spaces/A/messages/B.C' } }, posted],
+      [googleError(403, 'PERMISSION_DENIED'), broken('PERMISSION_DENIED')],
+      [googleError(404, 'NOT_FOUND'), broken('NOT_FOUND')],
+      [
+        googleError(400, 'INVALID_ARGUMENT', [{ reason: 'API_KEY_INVALID' }]),
+        broken('API_KEY_INVALID'),
+      ],
+      [googleError(400, 'INVALID_ARGUMENT', [{ field: 'x' }]), unfit('INVALID_ARGUMENT')],
+      [googleError(503, 'UNAVAILABLE'), failed('UNAVAILABLE')],
+      [page, failed('http_200')],
+      [{ ...page, status: 403 }, failed('http_403')],
+      [googleError(429, 'RESOURCE_EXHAUSTED'), waits(60_000)],
+    ],
+  },
+  {
+    chat: mattermost,
+    create: createMattermost,
+    standIn: standInMattermost,
+    origins: ['https://chat.example.com'],
+    right: [hook, hook.replace('/hooks', '/mattermost/hooks')],
+    wrong: [
+      `${hook}?x=1`,
+      hook.toUpperCase(),
+      hook.slice(0, -1),
+      `${hook}3`,
+      hook.replace('hooks', 'api'),
+    ],
+    read: readMarkdown,
+    accounts: ['mattermost:chat.example.com', expect.stringMatching(/^[\da-f]{32}$/)],
+    looks: [
+      [hookError(404, 'web.incoming_webhook.channel.app_error'), undefined],
+      [
+        hookError(400, 'web.incoming_webhook.invalid.app_error'),
+        { kind: 'refused', reason: 'web_incoming_webhook_invalid' },
+      ],
+      [hookError(500, 'web.incoming_webhook.channel.app_error'), { kind: 'unreachable' }],
+      [
+        { ...page, status: 404 },
+        { kind: 'unreachable', reason: 'http_404' },
+      ],
+      [{ status: 429 }, { kind: 'unreachable', retryAfterMs: 10_000 }],
+    ],
+    outcomes: [
+      [{ body: 'ok' }, posted],
+      [
+        hookError(400, 'web.incoming_webhook.invalid.app_error'),
+        broken('web_incoming_webhook_invalid'),
+      ],
+      [
+        hookError(501, 'web.incoming_webhook.disabled.app_error'),
+        broken('web_incoming_webhook_disabled'),
+      ],
+      [hookError(404, 'app.channel.get.existing.app_error'), broken('app_channel_get_existing')],
+      [hookError(400, 'web.incoming_webhook.text.app_error'), unfit('web_incoming_webhook_text')],
+      [hookError(500, 'app.channel.get.find.app_error'), failed('app_channel_get_find')],
+      [page, failed('http_200')],
+      [{ status: 429, headers: { 'X-RateLimit-Reset': '7' } }, waits(7_000)],
+      [{ status: 429, headers: { 'X-RateLimit-Reset': '1800000000' } }, waits(10_000)],
+    ],
+  },
+]

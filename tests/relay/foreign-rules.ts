@@ -1,0 +1,112 @@
+import { createRequire } from 'node:module'
+import { marked, type Token } from 'marked'
+import { expect } from 'vitest'
+
+// Read what chats get by rules that are not ours. They throw if anything is more than text, links and small print.
+
+/** What people see of a body: its lines of text that are not empty, and where its links lead. */
+export interface Shown {
+  text: string
+  links: string[]
+}
+
+const { AdaptiveCard, RichTextBlock, SerializationContext, TextRun, OpenUrlAction, Versions } =
+  createRequire(import.meta.url)(
+    'adaptivecards/dist/adaptivecards.js',
+  ) as typeof import('adaptivecards')
+
+/** By Microsoft's own parser. A `TextRun` parses no markup. */
+export function readCard(json: object): Shown {
+  const { attachments, ...others } = json as { attachments: [{ content: object }] }
+  expect(others).toEqual({ type: 'message' })
+  const context = new SerializationContext(Versions.v1_4)
+  const card = new AdaptiveCard()
+  card.parse(attachments[0].content, context)
+  expect(context.eventCount).toBe(0)
+  const runs = Array.from({ length: card.getItemCount() }, (_, n) => {
+    const block = card.getItemAt(n)
+    if (!(block instanceof RichTextBlock)) throw new Error('Not literal.')
+    return Array.from({ length: block.getInlineCount() }, (_, at) => {
+      const run = block.getInlineAt(at)
+      if (!(run instanceof TextRun)) throw new Error('Not literal.')
+      return run
+    })
+  })
+  const links = runs.flat().flatMap(({ selectAction }) => {
+    if (selectAction === undefined) return []
+    if (!(selectAction instanceof OpenUrlAction)) throw new Error('Not a link.')
+    return [selectAction.url ?? '']
+  })
+  return { text: runs.map((line) => line.map(({ text }) => text).join('')).join('\n'), links }
+}
+
+const characters: Record<string, string> = { lt: '<', gt: '>', amp: '&', quot: '"' }
+const decoded = (text: string) =>
+  text.replace(/&(?:#(\d+)|(\w+));/g, (all, code?: string, name = '') =>
+    code === undefined ? (characters[name] ?? all) : String.fromCodePoint(Number(code)),
+  )
+
+/** https://developers.google.com/workspace/chat/format-messages#card-formatting */
+export function readGoogleCard(json: object): Shown {
+  const { fallbackText, cardsV2, ...others } = json as {
+    fallbackText: string
+    cardsV2: [{ card: { sections: [{ widgets: { textParagraph: { text: string } }[] }] } }]
+  }
+  expect(others).toEqual({})
+  expect(fallbackText).not.toMatch(/[<>]/)
+  const links: string[] = []
+  const texts = cardsV2[0].card.sections[0].widgets.map(({ textParagraph: { text } }) => {
+    const open: string[] = []
+    return text
+      .split(/(<[^<>]*>)/)
+      .map((piece) => {
+        const [, close, name, , url] =
+          /^<(\/?)(b|a|br|font)( (?:href|color)="([^"<>]*)")?>$/.exec(piece) ?? []
+        if (name === 'br') return '\n'
+        if (close === '/') expect(open.pop()).toBe(name)
+        else if (name !== undefined) open.push(name)
+        if (name === 'a' && url !== undefined) links.push(decoded(url))
+        if (name !== undefined) return ''
+        expect(piece).not.toMatch(/[<>]|&(?!(?:lt|gt|amp|quot);)/)
+        return decoded(piece)
+      })
+      .join('')
+  })
+  return { text: texts.join('\n'), links }
+}
+
+/** What Mattermost finds in a text beside markdown, by its text_formatting.tsx, emoticons.tsx and own `marked`. */
+const mattermostAdds = [
+  /(?:\B|\b_+)@[a-z0-9.\-_]+/i,
+  /[\p{L}\p{Nd}!#$%&'*+\-/=?^_`{|}~.]@[\p{L}\d.-]+[.]\p{L}{2,5}/u,
+  /(^|\W)#\p{L}[\p{L}\d\-_.]*[\p{L}\d]/u,
+  /\B~[a-z0-9.\-_]+/i,
+  /(?<!\w):[\w+-]+:(?!\w)/,
+  /(^|\B):-?[)(\]/|$@[]/,
+  /(^|\B):-?[odpsx]\b/i,
+  /(^|\B);-?\)/,
+  /\bx-d\b/i,
+  /<\/?3|&lt;\/?3/,
+  /\$[^$\n]+\$(?!\w)/,
+  /[A-Za-z][A-Za-z\d.+-]*:(?:\/{1,3}|[\p{L}\d%])|www\d{0,3}[.]|[\p{L}\d.-]+[.]\p{L}{2,4}\//u,
+]
+
+export function readMarkdown(json: object): Shown {
+  const { text, ...others } = json as { text: string }
+  expect(others).toEqual({})
+  // The server expands Slack's mentions before it parses anything.
+  expect(text).not.toMatch(/<[!@]/)
+  const links: string[] = []
+  function read(token: Token): string {
+    if (token.type === 'link') links.push(token.href)
+    else if (!/^(paragraph|text|strong|em|space|br)$/.test(token.type)) throw new Error(token.type)
+    if ('tokens' in token && token.tokens) return token.tokens.map(read).join('')
+    if (token.type === 'space' || token.type === 'br') return '\n'
+    for (const pattern of mattermostAdds) expect(token.raw).not.toMatch(pattern)
+    return decoded(token.raw)
+  }
+  const shown = marked.lexer(text).map(read).join('')
+  // The server looks for mentions in the text that is shown.
+  expect(shown).not.toMatch(/@[\p{L}\p{N}:._-]/u)
+  return { text: shown.replaceAll('\u200B', ''), links }
+}
