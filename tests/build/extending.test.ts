@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { connect, launch } from '../server/program.ts'
@@ -41,7 +41,10 @@ afterAll(() => rmSync(project, { recursive: true }))
 async function take(step: Step): Promise<void> {
   if (step.do === 'run') return await run(step.command, step.fails)
   const path = join(project, step.file)
-  if (step.do === 'create') return writeFileSync(path, step.text, { flag: 'wx' })
+  if (step.do === 'create') {
+    mkdirSync(dirname(path), { recursive: true })
+    return writeFileSync(path, step.text, { flag: 'wx' })
+  }
   const lines = readFileSync(path, 'utf8').split('\n')
   const found = lines.filter((line) => line.includes(step.line))
   if (step.place !== 'to the imports') expect(found, `${step.line} in ${path}`).toHaveLength(1)
@@ -92,20 +95,20 @@ test(
   () => run(`npx vitest run ${others.join(' ')}`),
 )
 
-test('the provider of the guide sends messages in the place of Slack', async () => {
+test('the chat of the guide gets messages in the place of Slack', async () => {
   const DATA_DIR = join(project, 'data')
-  const env = { PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR, VITE_CHAT_NAME: 'Mattermost' }
+  const env = { PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR, VITE_CHAT_NAME: 'Example Chat' }
   const server = launch(['server/main.ts'], env, { cwd: project })
   try {
     const url = (await server.listens()).replace('127.0.0.1', 'localhost')
-    const cookie = await connect(url, 'mattermost', await connect(url, 'hubspot'))
+    const cookie = await connect(url, 'example-chat', await connect(url, 'hubspot'))
     const headers = { Cookie: cookie, Origin: url, 'Content-Type': 'application/json' }
     const body = JSON.stringify({ rules: ['deal-closed'] })
     await fetch(`${url}/api/notifications/rules`, { method: 'POST', headers, body })
     const move = new URLSearchParams({ change: 'stage', stage: 'closedwon' })
     await fetch(`${url}/sandbox/hubspot/deals/9001`, { method: 'POST', body: move })
     await vi.waitFor(async () => {
-      const channel = await fetch(`${url}/sandbox/mattermost/channels/C0DEALS001`)
+      const channel = await fetch(`${url}/sandbox/example-chat`)
       expect(await channel.text()).toMatch(/Acme renewal.* was won/)
     }, minutes / 2)
     expect((await fetch(`${url}/api/slack/status`)).status).toBe(404)

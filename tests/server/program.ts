@@ -133,11 +133,14 @@ export async function connect(
   })
   const session = begun.headers.getSetCookie()[0]?.split(';')[0] ?? cookie
   const consent = new URL(begun.headers.get('Location') ?? '')
+  // Of a chat by address, the page of this server takes the place of a consent page.
+  const answer = consent.pathname.endsWith('/address') ? 'stand-in' : 'allow'
   const back = await send(consent.origin + consent.pathname, {
     method: 'POST',
+    headers: { Cookie: session },
     body: new URLSearchParams({
       ...Object.fromEntries(consent.searchParams),
-      answer: 'allow',
+      answer,
       channel: 'C0DEALS001',
     }),
     redirect: 'manual',
