@@ -57,8 +57,8 @@ export function addressPage({
           <label for="address">Webhook address</label>
           ${problem && html`<p id="problem" class="problem" role="alert">${problem}</p>`}
           <input id="address" name="address" value="${address}" required maxlength="2000" inputmode="url"
-            autocomplete="off" autocapitalize="off" spellcheck="false" autofocus
-            ${problem ? raw('aria-invalid="true" aria-describedby="problem"') : ''}>
+            autocomplete="off" autocapitalize="off" spellcheck="false"
+            ${problem ? raw('aria-invalid="true" aria-describedby="problem" autofocus') : ''}>
         </div>
         ${
           asksForName &&
@@ -85,8 +85,16 @@ export const endedPage = (name: string, appUrl: string) =>
     'Connect again',
     html`
       <h1>Connect ${name} again</h1>
-      <p>This page was open for more than ten minutes, or was opened in another browser.</p>
-      <p><a href="${appUrl}">Go to the dashboard</a></p>`,
+      <p class="lead">This page was open for more than ten minutes, was already used, or is in a browser that did not begin here or keeps no cookies.</p>
+      <p class="actions"><a href="${appUrl}">Go to the dashboard</a></p>`,
+  )
+
+export const tooLargePage = (name: string) =>
+  page(
+    'Error: Too much text',
+    html`
+      <h1>Too much text</h1>
+      <p class="lead">Go back, and paste only the address of the webhook in ${name}.</p>`,
   )
 
 function page(title: string, main: ReturnType<typeof html>) {

@@ -1,37 +1,49 @@
+import { eq } from 'drizzle-orm'
 import { Hono, type Context as Request } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
+import { createCache } from '../cache.ts'
 import type { Context } from '../context.ts'
+import { usedTokens } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import { notFromAnotherSite } from '../http/origin.ts'
 import { openState, sealCode } from '../people/authorization-state.ts'
 import { refusalInWords } from '../people/connections.ts'
+import { sha256 } from '../people/cookies.ts'
+import { authorizationLifetimeMs } from '../people/session.ts'
 import type { PastedAddress } from '../providers/by-address.ts'
 import { type AddressId, addressPath, registry } from '../providers/registry.ts'
-import { addressPage, addressPolicy, endedPage } from './address-page.ts'
+import { addressPage, addressPolicy, endedPage, tooLargePage } from './address-page.ts'
 
 /** Its form is sent from this server's own origin, which need not be the dashboard's. */
 export const isAddressPath = (path: string) => /^\/api\/[^/]+\/address$/.test(path)
 
 const longestName = 80
 const mostFormBytes = 16 * 1024
+const mostProofs = 1_000
 
 /** The page that takes the place of a consent page: on it, a user pastes the address of a webhook. */
 export function addressRoutes(id: AddressId, context: Context) {
-  const { vault, sessions, limits, providers, appUrl, now } = context
+  const { database, vault, sessions, limits, providers, appUrl, now } = context
   const { byAddress } = providers[id]
   const { name } = registry[id]
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, id)}`
 
-  /** What began the authorization in this browser. Undefined if nothing did, or it took too long. */
+  /** What began the authorization in this browser. Undefined if nothing did, it took too long, or it is complete. */
   async function begunIn(c: Request, state: string) {
     const begun = openState(vault, id, state, now())
     if (begun === undefined) return undefined
     const browser = await sessions.browser(c, begun.tokenHash, begun.begunAt)
-    return browser && begun
+    if (browser === undefined) return undefined
+    const isUsed = await database.$count(usedTokens, eq(usedTokens.hash, sha256(state)))
+    return isUsed ? undefined : begun
   }
 
-  function answer(c: Request, page: ReturnType<typeof addressPage>, status: 200 | 400 | 429 = 200) {
+  function answer(
+    c: Request,
+    page: ReturnType<typeof addressPage>,
+    status: 200 | 400 | 413 | 429 = 200,
+  ) {
     c.header('Content-Security-Policy', addressPolicy(appUrl))
     // With the usual `no-referrer`, browsers send `Origin: null` with the form.
     c.header('Referrer-Policy', 'same-origin')
@@ -48,14 +60,44 @@ export function addressRoutes(id: AddressId, context: Context) {
     switch (outcome.kind) {
       case 'posted':
         return undefined
-      case 'wait':
-        return `${name} takes no messages at this address now. Try again in ${Math.ceil(outcome.ms / 1000)} seconds.`
-      case 'failed':
-        return `${name} could not be reached (${outcome.reason}). Try again.`
+      case 'wait': {
+        const seconds = Math.ceil(outcome.ms / 1000)
+        return `${name} takes no messages at this address now. Try again in ${seconds} ${seconds === 1 ? 'second' : 'seconds'}.`
+      }
+      case 'failed': {
+        const why = outcome.reason === 'unreachable' ? outcome.code : outcome.reason
+        return `${name} could not be reached${why ? ` (${why})` : ''}. Try again.`
+      }
       case 'refused':
-        return refusalInWords(providers, id, outcome.reason)
+        return outcome.connectionBroken
+          ? refusalInWords(providers, id, outcome.reason)
+          : `${name} did not take a message at this address (${outcome.reason}). Make the webhook again, as the steps say.`
     }
   }
+
+  const proofs = createCache<Promise<string | undefined>>(mostProofs, {
+    ttl: authorizationLifetimeMs,
+  })
+
+  /** As `problemWith`. A double click sends the form twice, and an address that works gets only one message. */
+  async function problemOnce(c: Request, state: string, address: string) {
+    const key = sha256(`${state} ${address}`)
+    const proof = proofs.get(key) ?? problemWith(c, address)
+    proofs.set(key, proof)
+    try {
+      const problem = await proof
+      if (problem !== undefined) proofs.delete(key)
+      return problem
+    } catch (error) {
+      proofs.delete(key)
+      throw error
+    }
+  }
+
+  const tooLarge = bodyLimit({
+    maxSize: mostFormBytes,
+    onError: (c) => answer(c, tooLargePage(name), 413),
+  })
 
   return new Hono()
     .get(addressPath(id), notFromAnotherSite, async (c) => {
@@ -65,7 +107,7 @@ export function addressRoutes(id: AddressId, context: Context) {
         return answer(c, endedPage(name, appUrl), 400)
       return answer(c, addressPage({ name, state, byAddress }))
     })
-    .post(addressPath(id), bodyLimit({ maxSize: mostFormBytes }), async (c) => {
+    .post(addressPath(id), tooLarge, async (c) => {
       const form: Record<string, unknown> = await c.req.parseBody().catch(() => ({}))
       const text = (field: string) => (typeof form[field] === 'string' ? form[field].trim() : '')
       const state = text('state')
@@ -82,7 +124,7 @@ export function addressRoutes(id: AddressId, context: Context) {
       const address = isStandIn ? (byAddress.standInAddress ?? '') : text('address')
       const channel = isStandIn ? '' : text('channel').slice(0, longestName)
       try {
-        const problem = await problemWith(c, address)
+        const problem = await problemOnce(c, state, address)
         if (problem !== undefined) {
           return answer(c, addressPage({ name, state, byAddress, address, channel, problem }), 400)
         }

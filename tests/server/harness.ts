@@ -66,8 +66,11 @@ export function hold() {
 /** What a call to a provider is answered with, in place of the stand-in's answer. */
 type Fault = (request: Request) => Response | Promise<Response> | undefined
 
+/** Settings that may name the origin at which the stand-ins answer. */
+type Settings = (outside: string) => Record<string, string>
+
 /** One database, one backend without a port, and the stand-ins over real HTTP. */
-export async function openHarness(kind: DatabaseKind = 'PGlite') {
+export async function openHarness(kind: DatabaseKind = 'PGlite', settings: Settings = () => ({})) {
   const { database, close } = await openTestDatabase(kind)
   const calls: string[] = []
   const logged: string[] = []
@@ -88,7 +91,9 @@ export async function openHarness(kind: DatabaseKind = 'PGlite') {
   // A test may keep this thread busy for longer than an idle connection stays open by default.
   outside.keepAliveTimeout = 60_000
   const encryptionKey = Buffer.alloc(32, 7)
-  const addresses = parseEnv({ APP_URL: appUrl }).addressesAt(await listen(outside))
+  const port = await listen(outside)
+  const env = { APP_URL: appUrl, ...settings(`http://127.0.0.1:${port}`) }
+  const addresses = parseEnv(env).addressesAt(port)
   sandbox = createSandbox(addresses)
   const backend = createBackend({
     database,
@@ -104,7 +109,7 @@ export async function openHarness(kind: DatabaseKind = 'PGlite') {
   function appWith({
     dashboard,
     ...changes
-  }: Partial<Pick<Context, 'appUrl' | 'database' | 'vault' | 'log' | 'limits'>> & {
+  }: Partial<Pick<Context, 'appUrl' | 'database' | 'vault' | 'log' | 'limits' | 'providers'>> & {
     dashboard?: Dashboard
   }) {
     const context = { ...backend, ...changes }
@@ -150,8 +155,8 @@ export type Browser = ReturnType<typeof openBrowser>
 export let browser: Browser
 
 /** Opens a harness for a file. Each test begins without users and faults, and nothing is called or logged yet. */
-export async function shareHarness(): Promise<Harness> {
-  const harness = await openHarness()
+export async function shareHarness(settings?: Settings): Promise<Harness> {
+  const harness = await openHarness('PGlite', settings)
   beforeEach(async () => {
     await harness.database.delete(users)
     await harness.database.delete(usedTokens)
@@ -207,14 +212,15 @@ export function openBrowser({
       headers: { 'Sec-Fetch-Site': 'same-origin', 'Sec-Fetch-Mode': 'navigate' },
     })
     const consent = new URL(begun.headers.get('Location') ?? '')
-    const page = await (await app.request(consent.pathname + consent.search)).text()
+    const page = await (await send(consent.pathname + consent.search)).text()
     const channel = page.match(/<option value="([^"]+)"/)?.[1]
     const form = new URLSearchParams({
       ...Object.fromEntries(consent.searchParams),
-      answer: 'allow',
+      // On our own page, an address would be pasted.
+      answer: page.includes('value="stand-in"') ? 'stand-in' : 'allow',
       ...(channel !== undefined && { channel }),
     })
-    const back = await app.request(consent.pathname, { method: 'POST', body: form })
+    const back = await send(consent.pathname, { method: 'POST', body: form })
     return new URL(back.headers.get('Location') ?? '').searchParams
   }
 
