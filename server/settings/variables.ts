@@ -162,8 +162,13 @@ function isWebhookOrigin(text: string): boolean {
   const named = text.replace('://*.', '://any.')
   if (!URL.canParse(named)) return false
   const { origin, protocol, hostname } = new URL(named)
+  // Whoever likes has a name below a top-level domain.
+  const isNarrow = named === text || /^any(\.[a-z0-9-]+){2,}$/.test(hostname)
   return (
-    origin === named && (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname)))
+    origin === named &&
+    !named.includes('*') &&
+    isNarrow &&
+    (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname)))
   )
 }
 

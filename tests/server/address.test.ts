@@ -35,7 +35,7 @@ const addressOf = (workflow: string) =>
 const address = addressOf('0123456789abcdef')
 const settings = harness.addresses.providers[id]
 const { standInAddress = '' } = settings
-const allowedForm = {
+const allowedForm: Record<string, string> = {
   Origin: appUrl,
   'Sec-Fetch-Site': 'same-origin',
   'Sec-Fetch-Mode': 'navigate',

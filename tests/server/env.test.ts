@@ -249,6 +249,61 @@ const hubspot = { HUBSPOT_CLIENT_ID: 'id', HUBSPOT_CLIENT_SECRET: 'secret' }
 const slack = { SLACK_CLIENT_ID: 'id', SLACK_CLIENT_SECRET: 'secret' }
 const there = { APP_URL: 'https://dealbell.example' }
 
+describe('a chat of which users paste an address', () => {
+  const teams = { VITE_CHAT_NAME: 'Microsoft Teams' }
+  const setting = 'MICROSOFT_TEAMS_WEBHOOK_ORIGINS'
+  const of = (env: Record<string, string>) => parseEnv(env).addressesAt(3000).providers
+
+  test('needs no client id beside a real CRM, and takes the place of Slack', () => {
+    for (const APP_URL of ['http://localhost:3000', there.APP_URL]) {
+      const providers = of({ ...hubspot, ...teams, APP_URL })
+      expect(providers['microsoft-teams']).toEqual({
+        origins: registry['microsoft-teams'].origins,
+        pageUrl: `${APP_URL}/api/microsoft-teams/address`,
+        standInAddress: undefined,
+        inUse: true,
+        standIn: false,
+      })
+      expect(providers.slack.inUse).toBe(false)
+    }
+  })
+
+  test('has a stand-in beside the real one, where stand-ins are safe', () => {
+    const ofTeams = (env: Record<string, string>) => of({ ...teams, ...env })['microsoft-teams']
+    const standIn = {
+      standInAddress: 'http://127.0.0.1:3000/sandbox/microsoft-teams/services/sales',
+      standIn: true,
+    }
+    expect(ofTeams({})).toMatchObject(standIn)
+    expect(ofTeams({ [setting]: 'https://a.example' })).toMatchObject(standIn)
+    expect(ofTeams({ ...hubspot, ALLOW_STAND_INS: 'true' })).toMatchObject(standIn)
+    expect(of({})['microsoft-teams']).toMatchObject({ inUse: false, standIn: false })
+  })
+
+  test('may be elsewhere, at origins that the operator names', () => {
+    const origins = ['https://a.example:8443', 'https://*.b.example', 'http://127.0.0.1:8080']
+    const providers = of({ [setting]: ` ${origins.join(' , ')} ` })
+    expect(providers['microsoft-teams']).toMatchObject({ origins, inUse: true })
+  })
+
+  test.each([
+    ...['a.example', 'https://', 'http://a.example', 'ftp://a.example', 'https://*'],
+    ...['https://a.example/', 'https://a.example/path', 'https://a.example:443'],
+    ...['https://me:hunter2@a.example', 'https://a.*.example', 'https://*.*.example'],
+    ...[
+      'https://*.com',
+      'https://*.',
+      'https://A.example',
+      'https://a.example,',
+      'https://*a.example',
+    ],
+  ])('is refused in words at %j', (origin) => {
+    expect(() => parseEnv({ [setting]: origin })).toThrow(
+      `- ${setting} must be an origin such as https://chat.example.com or https://*.example.com`,
+    )
+  })
+})
+
 describe('stand-ins', () => {
   test.each([
     [{ ...slack }, 'HUBSPOT_CLIENT_ID is missing beside SLACK_CLIENT_ID'],

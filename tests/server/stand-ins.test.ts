@@ -1,3 +1,4 @@
+import { eq } from 'drizzle-orm'
 import { expect, test, vi } from 'vitest'
 import { connections, users } from '../../server/database/schema.ts'
 import { logTo } from '../../server/log.ts'
@@ -10,10 +11,10 @@ const log = vi.fn()
 const standIn = { standIn: true, inUse: true }
 const real = { standIn: false, inUse: true }
 const off = { standIn: false, inUse: false }
-const startWith = (hubspot: typeof real, slack: typeof real) =>
+const startWith = (hubspot: typeof real, slack: typeof real, teams = off) =>
   forgetStandIns(
     harness.database,
-    { ...providers, hubspot, slack },
+    { ...providers, hubspot, slack, 'microsoft-teams': teams },
     logTo((_level, ...line) => log(...line)),
   )
 /** From now on, what all users have granted counts as granted by the real providers. */
@@ -49,6 +50,22 @@ test.each([
     /The database has connections to Slack \(1\), .* Set SLACK_CLIENT_ID and SLACK_CLIENT_SECRET\./,
   )
   expect(await browser.connected('slack')).toMatchObject({ connected: true })
+})
+
+test('a chat by address keeps what was pasted beside its stand-in, and is not left out without words', async () => {
+  await signIn(browser)
+  const isReal = { provider: 'microsoft-teams', standIn: false } as const
+  const ofSlack = eq(connections.provider, 'slack')
+  await harness.database.update(connections).set(isReal).where(ofSlack)
+  const kept = () => harness.database.$count(connections)
+  for (const teams of [standIn, real]) await startWith(standIn, off, teams)
+  expect(await kept()).toBe(2)
+  await expect(startWith(standIn, standIn)).rejects.toThrow(
+    /connections to Microsoft Teams \(1\), .* Set MICROSOFT_TEAMS_WEBHOOK_ORIGINS\. .* where provider = 'microsoft-teams'$/,
+  )
+  await harness.database.update(connections).set({ standIn: true })
+  await startWith(standIn, off, real)
+  expect(await kept()).toBe(1)
 })
 
 test('an identity of the stand-in HubSpot never equals a real one', async () => {
