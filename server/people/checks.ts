@@ -63,8 +63,11 @@ function createCheck(
 ): (connection: Connection) => Promise<void> {
   const withAccess = createWithAccess({ database, vault, providers })
 
-  /** @throws ProviderError if the provider refuses the connection or does not answer. */
-  async function ask(connection: Connection): Promise<Names> {
+  /**
+   * @returns undefined if only a message can show whether the chat accepts the connection.
+   * @throws ProviderError if the provider refuses the connection or does not answer.
+   */
+  async function ask(connection: Connection): Promise<Names | undefined> {
     const { provider, brokenSince } = connection
     if (isCrmId(provider)) {
       const crm = providers[provider]
@@ -80,7 +83,7 @@ function createCheck(
       })
     }
     const { check } = providers[provider]
-    return (await check?.(openSecrets(vault, connection), connection.channelId)) ?? {}
+    return await check?.(openSecrets(vault, connection), connection.channelId)
   }
 
   /** Lets the next message show whether a broken chat works again. @returns whether there is a message. */
@@ -99,18 +102,21 @@ function createCheck(
     // The provider wants no further call. Only a new connection helps.
     if (isFinalFor(connection, connection.brokenReason)) return
     try {
-      const { accountName, channelName } = await ask(connection)
+      const names = await ask(connection)
+      const { accountName, channelName } = names ?? {}
       const isTried = await tryMessage(connection)
       await database
         .update(connections)
         .set({
           checkedAt: sql`now()`,
-          ...(!isTried && accepted),
+          ...(names !== undefined && !isTried && accepted),
           ...(accountName && { accountName }),
           ...(channelName && { channelName, channelNamedAt: sql`now()` }),
         })
         .where(isSame(connection))
-      if (brokenSince !== null) log('connection accepted again', { connection: id, provider })
+      if (brokenSince !== null && names !== undefined) {
+        log('connection accepted again', { connection: id, provider })
+      }
     } catch (error) {
       if (!(error instanceof ProviderError)) {
         log.warn('check failed', { connection: id, provider, ...errorFields(error) })
