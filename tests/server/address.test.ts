@@ -361,47 +361,56 @@ test('the tries of one client are limited, and the page says so', async () => {
   expect(Number(answer.headers.get('Retry-After'))).toBeGreaterThan(0)
 })
 
-test('after a final refusal, no check calls the address again', async () => {
-  const asked: AddressChat = {
-    ...teams,
-    look: { request: { method: 'get' }, read: ({ status }) => (status === 200 ? {} : undefined) },
-    finalReasons: new Set(['http_404']),
-  }
-  const chat = createByAddress(asked, settings, defaultTimeouts)
-  answerPosts(() => new Response())
-  const one = openBrowser({ app: withProvider(chat) })
-  const back = wayBack(await submit(one, { state: await begin(one), address }))
-  expect((await comeBack(one, back.searchParams)).status).toBe(204)
-  answerPosts(() => new Response('', { status: 404 }))
-  harness.calls.length = 0
-  const { database, vault } = harness
-  const providers = { ...harness.providers, [id]: chat }
-  const sendLastAgain = vi.fn(async () => true)
-  const log = logTo(() => {})
-  const checks = createChecks(
-    { database, vault, providers, log, sendLastAgain },
-    { pollMs: 10, askAgainMs: 10 },
-  )
-  checks.start()
-  const due = { checkedAt: new Date(0) }
-  const isChecked = () =>
-    vi.waitFor(async () => {
+describe('checks', () => {
+  /** Connects by an address of the chat. @returns a function that checks the connection once, and what is stored then. */
+  async function connectTo(chat: AddressChat) {
+    const { database, vault } = harness
+    const provider = createByAddress(chat, settings, defaultTimeouts)
+    const one = openBrowser({ app: withProvider(provider) })
+    answerPosts(() => new Response())
+    const back = wayBack(await submit(one, { state: await begin(one), address }))
+    expect((await comeBack(one, back.searchParams)).status).toBe(204)
+    harness.calls.length = 0
+    return async (changes: Partial<typeof connections.$inferInsert> = {}) => {
+      const providers = { ...harness.providers, [id]: provider }
+      const sendLastAgain = async () => false
+      const checks = createChecks(
+        { database, vault, providers, log: logTo(() => {}), sendLastAgain },
+        { pollMs: 10, askAgainMs: 10 },
+      )
+      await database.update(connections).set({ ...changes, checkedAt: new Date(0) })
+      checks.start()
+      await vi.waitFor(async () => {
+        const [row] = await stored()
+        expect(row?.checkedAt.getTime()).toBeGreaterThan(0)
+      }, 20_000)
+      // It waits for the check that has begun.
+      await checks.stop()
       const [row] = await stored()
-      expect(row?.checkedAt.getTime()).toBeGreaterThan(0)
       return row
-    }, 20_000)
-  try {
-    await isChecked()
-    await vi.waitFor(async () => {
-      expect(await stored()).toMatchObject([{ brokenReason: 'http_404' }])
-    }, 20_000)
-    for (let day = 0; day < 2; day++) {
-      await database.update(connections).set(due)
-      await isChecked()
     }
-  } finally {
-    await checks.stop()
   }
-  expect(await stored()).toMatchObject([{ brokenReason: 'http_404', askAgainAt: null }])
-  expect([harness.calls.length, sendLastAgain.mock.calls]).toEqual([1, []])
+
+  test('never call an address again after a final refusal', async () => {
+    const check = await connectTo({
+      ...teams,
+      look: { request: { method: 'get' }, read: ({ status }) => (status === 200 ? {} : undefined) },
+      finalReasons: new Set(['http_404']),
+    })
+    answerPosts(() => new Response('', { status: 404 }))
+    for (let day = 1; day <= 3; day++) {
+      expect(await check()).toMatchObject({ brokenReason: 'http_404', askAgainAt: null })
+    }
+    expect(harness.calls).toHaveLength(1)
+  })
+
+  test('that cannot ask say nothing: only a message does', async () => {
+    const check = await connectTo(teams)
+    const askAgainAt = new Date('2099-01-01')
+    expect(await check({ askAgainAt })).toMatchObject({ askAgainAt, brokenSince: null })
+    const broken = { brokenReason: 'http_404', brokenSince: new Date(), askAgainAt: null }
+    // The next message is tried.
+    expect(await check(broken)).toMatchObject({ ...broken, askAgainAt: expect.any(Date) })
+    expect(harness.calls).toEqual([])
+  })
 })
