@@ -1,4 +1,5 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http'
+import { addressPath } from '../../server/providers/registry.ts'
 import { connect } from '../server/program.ts'
 
 // Requests that a caller can send as fast as he likes. Most need no session.
@@ -42,7 +43,7 @@ export async function signIn(url: string): Promise<string[]> {
 }
 
 /**
- * Starts all floods: about 370 requests a second from all addresses together, if 100 of them are authorizations.
+ * Starts all floods: about 430 requests a second from all addresses together, if 100 of them are authorizations.
  * @param cookies of signed-in sessions, one for each address.
  */
 export function startFloods(
@@ -88,7 +89,34 @@ export function startFloods(
       const path = `/api/${provider}/callback?code=${n}&state=${state}`
       await send({ method: 'GET', path, headers: { Cookie: cookie } })
     }),
+    // A chat with an address: wrong ones, foreign forms, and codes that come twice or in another browser.
+    startFlood(url, `POST ${addressPath('microsoft-teams')}`, 20, async (send, n) => {
+      await attackAddress(url, send, n)
+    }),
   ]
+}
+
+async function attackAddress(url: string, send: Send, n: number): Promise<void> {
+  const begun = await send({ method: 'GET', path: '/api/microsoft-teams/auth' })
+  const cookie = begun['set-cookie']?.[0]?.split(';')[0]
+  if (begun.location === undefined || cookie === undefined) return
+  const state = new URL(begun.location).searchParams.get('state') ?? ''
+  const post = (Origin: string, fields: Record<string, string>) =>
+    send({
+      method: 'POST',
+      path: addressPath('microsoft-teams'),
+      headers: { Origin, Cookie: cookie, 'Content-Type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({ state, ...fields }).toString(),
+    })
+  await post('https://evil.example', { answer: 'stand-in' })
+  await post(url, { answer: 'connect', address: `http://169.254.169.254/${n}` })
+  if (n % 50 > 0) return
+  const { location } = await post(url, { answer: 'stand-in' })
+  if (location === undefined) return
+  const path = `/api${new URL(location).pathname}${new URL(location).search}`
+  for (const Cookie of [`dealbell=${n}`, cookie, cookie]) {
+    await send({ method: 'GET', path, headers: { Cookie } })
+  }
 }
 
 function startFlood(

@@ -5,7 +5,7 @@ import { launch } from '../server/program.ts'
 
 const main = join(import.meta.dirname, '../../server/main.ts')
 
-/** The real server as a process of its own, behind nginx. It serves both stand-ins. */
+/** The real server as a process of its own, behind nginx. It serves the stand-ins. */
 interface Server {
   /**
    * The memory that the process uses after a collection of its garbage. V8 collects late, and the later the busier the
@@ -41,6 +41,8 @@ export async function startServer({ folder, databaseUrl, port, url }: Place): Pr
       TRUSTED_PROXIES: '1',
       SERVE_DASHBOARD: 'false',
       DATA_DIR: folder,
+      // A chat of which users paste an address.
+      MICROSOFT_TEAMS_WEBHOOK_ORIGINS: 'https://chat.example',
       NODE_OPTIONS: '--inspect=127.0.0.1:0',
       ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
     },
