@@ -115,7 +115,7 @@ test('the address is in nothing that anyone reads: no Location, log, metric, err
   const metrics = await fromAddress(harness.app, '127.0.0.1').request('/metrics')
   expect(await (await hear(metrics)).text()).toContain(id)
   for await (const part of exportAccount(harness.database, accountId)) said.push(part)
-  expect(said.join()).toContain('"connections"')
+  expect(said.join()).toMatch(/"connections"(?!.*"secrets")/s)
   said.push(await storedIn(harness.database, connections), ...harness.logged)
   for (const each of [secret, '0123456789abcdef']) expect(said.join('\n')).not.toContain(each)
 })
@@ -142,8 +142,6 @@ describe('the code of a pasted address', () => {
     expect((await comeBack(before, params)).status).toBe(204)
     expect(before.cookie).toBe(token)
     expect(await refusal(await comeBack(browser, second))).toBe(connectAgain)
-    const again = await submit(browser, { state: params.get('state') ?? '', address })
-    expect([again.status, again.headers.get('Location')]).toEqual([400, null])
     expect(harness.calls).toHaveLength(1)
   })
 
@@ -305,6 +303,13 @@ test('of two tabs, the last one counts, as for the other chats', async () => {
   await browser.connect('hubspot')
   const tabs = [await paste(browser), await paste(browser, addressOf('fedcba9876543210'))]
   for (const tab of tabs) expect((await comeBack(browser, tab)).status).toBe(204)
+  // An authorization that is complete posts nothing more.
+  harness.calls.length = 0
+  const again = await submit(browser, {
+    state: tabs[0]?.get('state') ?? '',
+    address: standInAddress,
+  })
+  expect([again.status, again.headers.get('Location'), harness.calls]).toEqual([400, null, []])
   const rows = (await stored()).filter(({ provider }) => provider === id)
   expect(rows.map((row) => openSecrets(harness.vault, row).incomingWebhookUrl)).toEqual([
     addressOf('fedcba9876543210'),
