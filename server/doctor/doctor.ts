@@ -1,29 +1,25 @@
 import { parseArgs, styleText } from 'node:util'
-import { providerIds, registry, settingOf } from '../providers/registry.ts'
+import { doctors } from '../providers/doctors.ts'
+import { type Finding, right, warning } from '../providers/provider-doctor.ts'
+import { addressIds, oauthIds, registry, settingOf, usedOf } from '../providers/registry.ts'
 import { loadEnvironment, readOutside } from '../settings/environment.ts'
 import { endWithReader, shownError } from '../settings/open-errors.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
-import {
-  checkDashboard,
-  checkDatabase,
-  checkHubspotClient,
-  checkSlackClient,
-  checkWebhookAddress,
-  type Finding,
-  right,
-  warning,
-} from './checks.ts'
-import { distributions, writeManifests } from './manifests.ts'
+import { checkDashboard, checkDatabase } from './checks.ts'
+import { appOf, listed, namesOf, writeManifests } from './manifests.ts'
+
+const choosing = oauthIds.filter((id) => doctors[id].distributions)
+const distributions = choosing.flatMap((id) => doctors[id].distributions ?? [])
 
 const usage = `Usage:
   npm run doctor
     checks addresses, credentials and the network; changes nothing
   npm run doctor -- manifests [FOLDER]
-    writes the files of the apps at HubSpot and Slack
+    writes the files of the apps at ${listed(namesOf(oauthIds))}
 
 Options of manifests:
-  --distribution private|marketplace  who may install the HubSpot app (marketplace)
+  --distribution ${distributions.join('|')}  who may install the ${listed(namesOf(choosing))} app (${distributions.at(-1)})
   --force                             overwrites files
 
 FOLDER is dealbell-apps by default. docs/connecting.md explains the files.
@@ -72,11 +68,10 @@ function readArguments() {
     })
     const [command, folder = 'dealbell-apps', ...more] = positionals
     if (command === undefined) return { command: 'check' } as const
-    const distribution = distributions.find((known) => known === values.distribution)
-    if (distribution === undefined && values.distribution !== undefined) return undefined
+    const { distribution, force } = values
+    if (distribution !== undefined && !distributions.includes(distribution)) return undefined
     if (command !== 'manifests' || more.length > 0) return undefined
-    const path = expandHome(folder)
-    return { command, folder: path, distribution, force: values.force } as const
+    return { command, folder: expandHome(folder), distribution, force } as const
   } catch {
     return undefined
   }
@@ -98,15 +93,25 @@ async function* check(
 ): AsyncGenerator<Finding> {
   yield* outside()
   if (databaseUrl !== undefined) yield await checkDatabase(databaseUrl)
-  yield* standIns(addresses)
-  yield await checkDashboard(addresses)
-  const { hubspot, slack } = addresses.providers
-  // A stand-in needs neither a public address nor credentials.
-  if (hubspot.inUse && !hubspot.standIn) {
-    yield await checkWebhookAddress(addresses)
-    yield await checkHubspotClient(addresses)
+  const { providers } = addresses
+  const standIns = oauthIds.filter((id) => providers[id].standIn)
+  for (const id of standIns) {
+    yield warning(
+      `${registry[id].name} is a stand-in on this server. Set ${settingOf(id, 'CLIENT_ID')} and ${settingOf(id, 'CLIENT_SECRET')} for the real one (docs/connecting.md).`,
+    )
   }
-  if (slack.inUse && !slack.standIn) yield await checkSlackClient(addresses)
+  yield await checkDashboard(addresses)
+  for (const id of usedOf(providers, oauthIds)) {
+    // A stand-in needs neither a public address nor credentials.
+    if (standIns.includes(id)) continue
+    for (const check of doctors[id].checks) yield await check(appOf(addresses, id))
+  }
+  for (const id of usedOf(providers, addressIds)) {
+    const { origins, standIn } = providers[id]
+    const places = standIn ? [...origins, 'its stand-in on this server'] : origins
+    const text = `${registry[id].name} needs no app. Addresses of webhooks are taken at ${listed(places)}.`
+    yield standIn ? warning(text) : right(text)
+  }
 }
 
 /** How calls leave this machine. The other checks show whether they do. */
@@ -119,15 +124,4 @@ function outside(): Finding[] {
   if (authorities === undefined) return findings
   const text = `NODE_EXTRA_CA_CERTS is ${authorities}, whose authorities count, too.`
   return [...findings, right(text)]
-}
-
-function standIns({ providers }: Addresses): Finding[] {
-  return providerIds
-    .filter((id) => providers[id].standIn)
-    .map((id) => {
-      const { name } = registry[id]
-      return warning(
-        `${name} is a stand-in on this server. Set ${settingOf(id, 'CLIENT_ID')} and ${settingOf(id, 'CLIENT_SECRET')} for the real one (docs/connecting.md).`,
-      )
-    })
 }

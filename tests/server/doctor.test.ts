@@ -252,6 +252,23 @@ test('npm run doctor without settings says that stand-ins are in use, and create
   expect(await readdir(folder)).toEqual([])
 })
 
+test('npm run doctor says which addresses of webhooks are taken', async () => {
+  const PORT = String(await freePort())
+  const env = { PORT, DATA_DIR: await newFolder(), VITE_CHAT_NAME: 'Microsoft Teams' }
+  const says = 'Microsoft Teams needs no app. Addresses of webhooks are taken at'
+  const local = await doctor(env)
+  expect(local.lines.at(-1)).toBe(
+    `! ${says} https://*.environment.api.powerplatform.com and its stand-in on this server.`,
+  )
+  expect(local.output).not.toContain('Slack')
+  const client = { HUBSPOT_CLIENT_ID: 'other', HUBSPOT_CLIENT_SECRET: 'hunter2' }
+  const real = await doctor({ ...env, ...client, APP_URL: 'http://bell.example.com' })
+  expect(real.lines).toContainEqual(
+    expect.stringMatching('^✗ APP_URL is .*, but HubSpot redirects only to https'),
+  )
+  expect(real.lines.at(-1)).toBe(`✓ ${says} https://*.environment.api.powerplatform.com.`)
+})
+
 test.each([
   [{ PORT: 'http' }, [], '- PORT must be a port number', 1],
   [{}, ['manifests', 'x', '--distribution', 'public'], 'Usage:\n  npm run doctor', 2],
@@ -300,6 +317,15 @@ describe('npm run doctor -- manifests', () => {
       },
       settings: { token_rotation_enabled: false },
     })
+  })
+
+  test('writes files only for apps that are used', async () => {
+    const to = await newFolder()
+    const used = { ...env, VITE_CHAT_NAME: 'Microsoft Teams' }
+    const { lines } = await doctor(used, 'manifests', to)
+    expect(lines).toHaveLength(3)
+    const { config } = JSON.parse(await readFile(join(to, 'src/app/app-hsmeta.json'), 'utf8'))
+    expect(config.description).toBe('Tells a Microsoft Teams channel when a HubSpot deal moves.')
   })
 
   test('overwrites nothing unless told to', async () => {
