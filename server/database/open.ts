@@ -50,7 +50,7 @@ export async function openPglite(
 }
 
 /**
- * A frozen or crashed process must not block other processes for long. PostgreSQL ends the transaction of a
+ * A frozen or crashed process must not hold up other processes for long. PostgreSQL ends the transaction of a
  * frozen process before other processes stop waiting for its locks.
  * @param statementMs how long a statement may take. With 0, nothing has a limit.
  */

@@ -102,6 +102,9 @@ export function createByAddress(
       return { kind: 'wait', ms }
     }
     const reason = chat.failure(answer)
+    // No chat answers with a page. A proxy or a captive portal does, also with 200.
+    const isPage = answer.headers.get('Content-Type')?.startsWith('text/html')
+    if (reason === undefined && isPage) return { kind: 'failed', reason: 'nonsense' }
     if (reason === undefined) return { kind: 'posted' }
     const connectionBroken = Object.hasOwn(chat.brokenReasons, reason)
     return connectionBroken || chat.refusesMessage.has(reason)

@@ -66,6 +66,14 @@ test.each<[string, string[], RegExp, typeof read?]>([
   ['no type check is switched off', everything, /@ts-(ignore|nocheck|expect-error)/],
   ['the dashboard names no service', [...dashboard, 'index.html'], /hubspot|slack/i, code],
   [
+    'what serves every chat names none, in comments either, and nothing that only one has',
+    ['relay', 'activity', 'people', 'api', 'watch', 'clean', 'database']
+      .flatMap((folder) => sources(`server/${folder}`))
+      // It counts the blocks of a disk.
+      .filter((path) => path !== 'server/database/room.ts'),
+    /slack|teams|google.?chat|mattermost|discord|\bblocks?\b|mrkdwn/i,
+  ],
+  [
     'only contract/ writes the paths of calls',
     [...dashboard, ...sources('tests/msw')],
     /['`]\*?\/?api\/(\$|:|notifications|session)|['`]\*?\/health['`]/,

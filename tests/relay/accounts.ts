@@ -2,23 +2,26 @@ import type { Database } from '../../server/database/open.ts'
 import { storeConnection } from '../../server/people/connections.ts'
 import type { Vault } from '../../server/people/vault.ts'
 import type { Secrets } from '../../server/providers/provider.ts'
+import type { ChatId } from '../../server/providers/registry.ts'
 
 interface Accounts {
   portal: number
   /** When HubSpot's access token ends. */
   accessExpiresAt: Date
   hubspot: Secrets
+  /** Slack by default. */
+  chat?: ChatId
   team: string
   channel: string
-  slack: Secrets
+  chatSecrets: Secrets
 }
 
-/** Stores a user's connections to HubSpot and Slack, as if the user had just authorized both. */
+/** Stores a user's connections to HubSpot and a chat, as if the user had just authorized both. */
 export async function storeAccounts(
   database: Pick<Database, 'insert'>,
   vault: Vault,
   userId: string,
-  { portal, accessExpiresAt, hubspot, team, channel, slack }: Accounts,
+  { portal, accessExpiresAt, hubspot, chat = 'slack', team, channel, chatSecrets }: Accounts,
   at: Date,
 ): Promise<void> {
   const unnamed = { accountUserId: null, channelId: null, channelName: null, standIn: false }
@@ -39,14 +42,14 @@ export async function storeAccounts(
   await storeConnection(
     database,
     vault,
-    { userId, provider: 'slack' },
+    { userId, provider: chat },
     {
       ...unnamed,
-      secrets: slack,
+      secrets: chatSecrets,
       accessExpiresAt: null,
       accountId: team,
       accountName: `Workspace ${team}`,
-      grantId: team,
+      grantId: chat === 'slack' ? team : `${team}/${channel}`,
       channelId: channel,
       channelName: `#${channel}`,
     },

@@ -90,7 +90,7 @@ export async function startBackend(
         },
         team,
         channel,
-        slack: {
+        chatSecrets: {
           accessToken: `xoxb-secret-${team}`,
           ...(webhook && { incomingWebhookUrl: webhookUrl }),
         },

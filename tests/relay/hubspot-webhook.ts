@@ -71,8 +71,9 @@ export function dealIn({ text }: { text: string }): number {
 
 /** The deals of a message, which may be a digest, in their order. */
 export function dealsIn({ text, blocks }: { text: string; blocks: string }): number[] {
-  const links = blocks.matchAll(/"text":"Deal (\d+)"/g)
-  const deals = [...links].map(([, id]) => Number(id))
+  // In Slack's blocks, or in what people see in a chat by address.
+  const links = blocks.matchAll(/"text":"Deal (\d+)"|>Deal (\d+)<\/a>/g)
+  const deals = [...links].map(([, id, shown]) => Number(id ?? shown))
   return deals.length > 0 ? deals : [dealIn({ text })]
 }
 

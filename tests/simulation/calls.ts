@@ -1,7 +1,8 @@
+import { mistakeAt, webhookAt } from './chats.ts'
 import type { How } from './faults.ts'
 import type { Dice } from './time.ts'
 
-// The calls of the processes to HubSpot and Slack: what each is about, and how a provider that fails answers.
+// The calls of the processes to HubSpot and the chat: what each is about, and how a provider that fails answers.
 
 /** The account and the user in a token of HubSpot. */
 export const ofToken = /-(\d+)-(\d+)-\d+$/
@@ -12,22 +13,25 @@ export type ProviderCall = ReturnType<typeof callOf>
 /** What a request is about. */
 export function callOf({ url, headers }: Request, body: string) {
   const { pathname: path } = new URL(url)
-  const provider = path.startsWith('/slack') ? ('slack' as const) : ('hubspot' as const)
+  const provider = path.startsWith('/hubspot') ? ('hubspot' as const) : ('chat' as const)
+  const webhook = webhookAt(new URL(url))
   const bearer = (headers.get('Authorization') ?? '').replace('Bearer ', '')
   const form =
-    path.includes('oauth') || provider === 'slack' ? new URLSearchParams(body) : undefined
+    path.includes('oauth') || path.startsWith('/slack') ? new URLSearchParams(body) : undefined
   const token = bearer || form?.get('refresh_token') || form?.get('token') || ''
-  const channel = form?.get('channel') ? `${token.split('-')[2]}/${form.get('channel')}` : undefined
+  const channel = form?.get('channel')
+    ? `${token.split('-')[2]}/${form.get('channel')}`
+    : webhook?.channel
   const isCrm = path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
   const account = isCrm ? ofToken.exec(token)?.[1] : undefined
-  return { provider, path, token, channel, account, isSearch: path.endsWith('/search') }
+  return { provider, path, webhook, token, channel, account, isSearch: path.endsWith('/search') }
 }
 
 /** How a provider that fails answers. Undefined: as usual. */
 export function failedAnswer(
   dice: Dice,
   { how, pauseS }: { how: How; pauseS: number },
-  path: string,
+  { path, webhook }: Pick<ProviderCall, 'path' | 'webhook'>,
 ): Response | 'never' | undefined {
   const pause = { 'Retry-After': String(pauseS) }
   switch (how) {
@@ -48,6 +52,7 @@ export function failedAnswer(
         ? undefined
         : Response.json({ status: 'error', category: 'EXPIRED_AUTHENTICATION' }, { status: 401 })
     case 'refuses once':
+      if (webhook) return mistakeAt(webhook.id)
       if (path.startsWith('/slack')) return Response.json({ ok: false, error: 'invalid_auth' })
       return path.includes('/oauth/')
         ? Response.json({ status: 'BAD_REFRESH_TOKEN' }, { status: 400 })

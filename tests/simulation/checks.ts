@@ -1,3 +1,4 @@
+import { knownChat } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { second } from './faults.ts'
 import type { Plan, PlannedMove } from './plan.ts'
@@ -154,11 +155,13 @@ function timesOf({ happenedAt = 0, inHistoryAt = happenedAt }: Move, { searchMs 
   return { first: Math.min(...times), last: Math.max(...times) }
 }
 
-/** (1): if Slack knows the ids of messages, no channel gets the same message again, also after a crash. */
+/** (1): if the chat knows the ids of messages, no channel gets the same message again, also after a crash. */
 function noneRepeated({ plan, world }: Played): string[] {
   if (!plan.knowsIds) return []
-  const same = Map.groupBy(world.outside.posts, ({ token, channel, text, blocks }) =>
-    blocks === '' ? undefined : [token.split('-')[2], channel, text, blocks].join(),
+  const same = Map.groupBy(world.outside.posts, (post) =>
+    post.blocks === '' || world.isGreeting(post)
+      ? undefined
+      : [world.channelOf(post), post.text, post.blocks].join(),
   )
   same.delete(undefined)
   return [...same.values()].flatMap(([first, ...more]) =>
@@ -197,15 +200,16 @@ function inOrder({ plan, world, users, moves }: Played): string[] {
 const isAcross = ({ clockRightAt }: Time, from: number, until: number) =>
   from < clockRightAt && clockRightAt <= until
 
-/** (3): a message a second in a channel. */
-function atPace({ time, world }: Played): string[] {
+/** (3): the pace of the chat in a channel, over all processes. */
+function atPace({ time, plan, world }: Played): string[] {
+  const { apartMs } = knownChat(plan.chat)
   return [...Map.groupBy(world.posts, ({ channel }) => channel)].flatMap(([channel, some]) =>
     some.slice(1).flatMap((post, index): string[] => {
       const before = some[index]
       if (before === undefined || before.isExcused || post.isExcused) return []
       if (isAcross(time, before.at, post.at)) return []
       const gapMs = Math.round(post.at - before.at)
-      if (gapMs >= 1_000 - longestWayMs - 10) return []
+      if (gapMs >= apartMs - longestWayMs - 10) return []
       return [
         `(3) ${channel} gets deal ${before.deals[0]} and deal ${post.deals[0]} within ${gapMs} ms`,
       ]
@@ -217,9 +221,9 @@ function atPace({ time, world }: Played): string[] {
 function pausesKept({ time, world }: Played): string[] {
   const { calls, pauses, posts } = world
   const broken: string[] = []
-  for (const { of, isSearch, owner, from, until: asked, storedAt = asked } of pauses) {
+  for (const { of, isOfChat, isSearch, owner, from, until: asked, storedAt = asked } of pauses) {
     const until = isAcross(time, storedAt, asked) ? time.clockRightAt : asked
-    if (of.startsWith('T')) {
+    if (isOfChat) {
       const post = posts.find(
         ({ channel, claimedAt = 0 }) =>
           channel.startsWith(`${of}/`) && claimedAt > storedAt && claimedAt < until,

@@ -258,6 +258,7 @@ async function setUp(database: SimulatedDatabase, time: Time, faults: readonly F
     indexLagMs: 0,
     callLimit: 100,
     knowsIds: true,
+    chat: 'slack',
   }
   const broken: string[] = []
   const log: string[] = []

@@ -1,3 +1,4 @@
+import type { ChatId } from '../../server/providers/registry.ts'
 import type { Dice } from './time.ts'
 
 // What fails in a run: processes, their database, and the providers. A fault strikes at a time, or right before or
@@ -19,7 +20,7 @@ export const moments = {
 } satisfies Record<string, (sql: string) => boolean>
 export type Moment = keyof typeof moments
 
-const slackHows = [
+const chatHows = [
   'is slow',
   'loses the answer',
   'hangs',
@@ -30,7 +31,7 @@ const slackHows = [
   'answers nonsense',
 ] as const
 const hubspotHows = [
-  ...slackHows,
+  ...chatHows,
   'moves the account',
   'refuses the token',
   'answers as a proxy',
@@ -46,14 +47,14 @@ export type Fault =
   | { kind: 'database away'; at: number; forMs: number }
   | { kind: 'lost answers'; at: number; forMs: number; share: number }
   | {
-      kind: 'slack' | 'hubspot'
+      kind: 'chat' | 'hubspot'
       at: number
       forMs: number
       how: How
       share: number
       /** How long the provider asks us to wait. */
       pauseS: number
-      /** A channel of Slack or a user's token of HubSpot; undefined: all. */
+      /** A channel of the chat or a user's token of HubSpot; undefined: all. */
       only?: string
     }
 interface Around {
@@ -79,6 +80,7 @@ export function themeOf(dice: Dice): Theme {
 export interface Between {
   dice: Dice
   theme: Theme
+  chat: ChatId
   processes: number
   users: readonly object[]
   channels: readonly [string, ...string[]]
@@ -97,13 +99,13 @@ export function drawFaults(between: Between): Fault[] {
       // It goes on while another process sends what it had claimed.
       faults.push({ kind: 'freeze', at: atClaim, process: 0, forMs: dice.between(21_000, 30_000) })
       if (dice.chance(0.7)) {
-        faults.push({ kind: 'slack', at: 15_000, forMs: 45_000, how: 'is slow', ...provider })
+        faults.push({ kind: 'chat', at: 15_000, forMs: 45_000, how: 'is slow', ...provider })
       }
       break
     case 'lost lease': {
       // While a process works on a channel that hangs, it renews its leases.
       const [only] = channels
-      faults.push({ kind: 'slack', at: 0, forMs: endMs + minute, how: 'hangs', only, ...provider })
+      faults.push({ kind: 'chat', at: 0, forMs: endMs + minute, how: 'hangs', only, ...provider })
       for (const nth of [2, dice.whole(3, 6)]) {
         faults.push({ kind: 'lose answer', at: { moment: 'lease', nth, when: 'after' } })
       }
@@ -113,7 +115,7 @@ export function drawFaults(between: Between): Fault[] {
       const pauseS = dice.oneOf([20, 9_999_999_999])
       const forMs = dice.between(1, 4) * second
       const at = dice.between(0, eventsMs)
-      faults.push({ kind: 'slack', at, forMs, how: 'asks for a pause', share: 1, pauseS })
+      faults.push({ kind: 'chat', at, forMs, how: 'asks for a pause', share: 1, pauseS })
       break
     }
     default:
@@ -123,7 +125,7 @@ export function drawFaults(between: Between): Fault[] {
 
 /** Slack was down for so long on 2025-02-26. */
 export const outage: Fault = {
-  kind: 'slack',
+  kind: 'chat',
   at: 2 * second,
   forMs: 9 * 60 * minute,
   how: 'refuses',
@@ -134,7 +136,7 @@ export const outage: Fault = {
 /** In some runs, a provider refuses one call by mistake. It breaks nothing. */
 export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>): Fault[] {
   if (dice.chance(0.6)) return []
-  const kind = dice.oneOf<'slack' | 'hubspot'>(['slack', 'hubspot'])
+  const kind = dice.oneOf<'chat' | 'hubspot'>(['chat', 'hubspot'])
   const at = dice.between(0, eventsMs + 5 * second)
   return [{ kind, at, forMs: minute, how: 'refuses once', share: 1, pauseS: 0 }]
 }
@@ -166,12 +168,12 @@ function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Betwee
   if (what < 0.58) return { kind: 'lost answers', at, forMs, share: 0.3 }
   const share = dice.oneOf([0.5, 1])
   const pauseS = dice.oneOf([2, 8, 20])
-  if (what < 0.75) return { kind: 'slack', at, forMs, how: dice.oneOf(slackHows), share, pauseS }
+  if (what < 0.75) return { kind: 'chat', at, forMs, how: dice.oneOf(chatHows), share, pauseS }
   if (what < 0.8) {
-    // One channel of Slack answers slowly or never, for longer than anything else fails.
+    // One channel of the chat answers slowly or never, for longer than anything else fails.
     const how = dice.oneOf<How>(['is slow', 'hangs'])
     const only = dice.oneOf(channels)
-    return { kind: 'slack', at, forMs: endMs + minute, how, share: 1, pauseS, only }
+    return { kind: 'chat', at, forMs: endMs + minute, how, share: 1, pauseS, only }
   }
   const only = dice.chance(0.3) && { only: `-${dice.whole(1, users.length)}-` }
   return { kind: 'hubspot', at, forMs, how: dice.oneOf(hubspotHows), share, pauseS, ...only }

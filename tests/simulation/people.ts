@@ -1,5 +1,7 @@
 import { endpoints } from '../../contract/endpoints.ts'
+import type { ProviderId } from '../../server/providers/registry.ts'
 import { appUrl } from '../relay/hubspot-webhook.ts'
+import { knownChat, webhookOf } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { second } from './faults.ts'
 import type { Act, Plan } from './plan.ts'
@@ -44,6 +46,7 @@ export function createPeople({
         until === undefined &&
         time.now - storedAt > 20 * second,
     )
+  const { closed } = knownChat(plan.chat)
   let isByProvider = false
   /** When the tokens of an account or workspace ended last. */
   const endedAt = new Map<string, number>()
@@ -87,14 +90,38 @@ export function createPeople({
   }
 
   /** Connects a provider. @returns whether the browser knows that it has succeeded. */
-  async function authorize(user: User, index: number, provider: string, code: string) {
+  async function authorize(
+    user: User,
+    index: number,
+    provider: ProviderId,
+    given: string,
+    address?: string,
+  ) {
     const begun = await call(user, index, `/api/${provider}/auth`, { tries: 3 })
     const state = new URL(begun?.headers.get('Location') ?? 'https://none').searchParams.get(
       'state',
     )
     if (state === null) return false
-    const path = `/api/${provider}/callback?code=${code}&state=${state}`
+    const code = address === undefined ? given : await paste(user, index, provider, state, address)
+    if (code === null) return false
+    const path = `/api/${provider}/callback?code=${encodeURIComponent(code)}&state=${state}`
     return (await call(user, index, path, { tries: 1 }))?.status === 204
+  }
+
+  /** Pastes the address of a webhook into the page of a chat by address. @returns the code for the callback. */
+  async function paste(
+    user: User,
+    index: number,
+    provider: ProviderId,
+    state: string,
+    address: string,
+  ) {
+    const answer = await call(user, index, `/api/${provider}/address`, {
+      method: 'POST',
+      body: new URLSearchParams({ state, address, channel: 'sales' }),
+      tries: 1,
+    })
+    return new URL(answer?.headers.get('Location') ?? 'https://none').searchParams.get('code')
   }
 
   function restored(user: User): void {
@@ -106,8 +133,9 @@ export function createPeople({
     const former = user.routes.filter(({ until }) => until === undefined)
     const route: Route = { channel, from: time.now }
     user.routes.push(route)
-    if (world.archived.has(channel)) unsafe(user, 'is_archived')
-    if (!(await authorize(user, process, 'slack', channel.replace('/', ':')))) return
+    if (world.archived.has(channel)) unsafe(user, closed)
+    const address = webhookOf(channel)?.url.href
+    if (!(await authorize(user, process, plan.chat, channel.replace('/', ':'), address))) return
     route.storedAt = time.now
     for (const each of former) each.until ??= time.now
     note('user', `${user.name} has chosen ${channel}`)
@@ -116,9 +144,9 @@ export function createPeople({
     restored(user)
   }
 
-  async function leave(user: User, process: number, provider: 'slack' | 'hubspot'): Promise<void> {
+  async function leave(user: User, process: number, provider: ProviderId): Promise<void> {
     unsafe(user)
-    user.has[provider === 'slack' ? 'chat' : 'crm'] = false
+    user.has[provider === plan.chat ? 'chat' : 'crm'] = false
     const init = { method: 'DELETE', tries: 20 }
     if ((await call(user, process, `/api/${provider}/disconnect`, init))?.status !== 204) return
     note('user', `${user.name} has left ${provider}`)
@@ -183,7 +211,7 @@ export function createPeople({
       case 'connect chat':
         return await choose(user, process, current)
       case 'leave chat':
-        return await leave(user, process, 'slack')
+        return await leave(user, process, plan.chat)
       case 'leave crm':
         return await leave(user, process, 'hubspot')
       case 'connect crm': {
@@ -209,10 +237,14 @@ export function createPeople({
       case 'archive':
         world.archived.add(current)
         for (const other of users) {
-          if (other.routes.some(({ channel }) => channel === current)) unsafe(other, 'is_archived')
+          if (other.routes.some(({ channel }) => channel === current)) unsafe(other, closed)
         }
         return
       default:
+        // A chat by address has no tokens: the address is all that can be ended.
+        if (each.what === 'revoke' && webhookOf(current) !== undefined) {
+          return await act({ ...each, what: 'archive' }, user)
+        }
         isByProvider = true
         world.endTokens(
           each.what === 'revoke' ? (current.split('/')[0] ?? '') : String(user.account),

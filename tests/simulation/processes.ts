@@ -1,13 +1,15 @@
 import { createBackend } from '../../server/backend.ts'
 import { logTo } from '../../server/log.ts'
+import { addressIds, mainSettingOf } from '../../server/providers/registry.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { appUrl, clientSecret } from '../relay/hubspot-webhook.ts'
+import { base } from './chats.ts'
 import type { SimulatedDatabase, Step } from './database.ts'
 import { type Fault, type Moment, moments } from './faults.ts'
 import type { Plan } from './plan.ts'
 import type { Owner, Time } from './time.ts'
-import { base, type Note, type World } from './world.ts'
+import type { Note, World } from './world.ts'
 
 // The processes of the server, and what happens to them and to their database: they die and start again,
 // they stand still, statements or their answers get lost.
@@ -20,6 +22,7 @@ const addresses = parseEnv({
   SLACK_CLIENT_ID: 'slack-client',
   SLACK_CLIENT_SECRET: 'slack-client-secret',
   SLACK_API_URL: `${base}/slack/api`,
+  ...Object.fromEntries(addressIds.map((id) => [mainSettingOf(id), base])),
   APP_URL: appUrl,
 }).addressesAt(1)
 const longestAnswerMs = 10_000
@@ -167,7 +170,7 @@ export function createProcesses({
       for (const moment of is) seen.add(moment)
       for (const moment of ['next', 'claim'] as const) {
         if (!is.has(moment)) continue
-        const channel = parameters.find((each) => /^T\d\/C\d$/.test(String(each)))
+        const channel = parameters.find((each) => /^(T\d|[a-z-]+:\w+)\/\w+$/.test(String(each)))
         world.step(owner, moment, String(channel))
       }
       if (is.has('pause')) {

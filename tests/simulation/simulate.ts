@@ -10,14 +10,14 @@ import { Time } from './time.ts'
 import { createUsers } from './users.ts'
 import { createWorld, type Note } from './world.ts'
 
-// Plays the whole server, in several processes on one database, against HubSpot and Slack. The seed decides
+// Plays the whole server, in several processes on one database, against HubSpot and a chat. The seed decides
 // everything: who does what, what fails, and in which order statements, calls and timers continue.
 
 /** What must hold. A failure begins with the number of what it breaks. */
 export const promises = [
   '(1) Each acknowledged change reaches each user whose rules it meets once. Twice only where the README says so.',
   "(2) A user's messages in a channel keep the order of the changes.",
-  "(3) A channel gets one message a second. HubSpot's limits and the pauses of both providers are kept.",
+  "(3) A channel gets messages at the pace of its chat. HubSpot's limits and the pauses of both providers are kept.",
   '(4) No message after a disconnect, in a channel that the user did not choose, or by a rule that is not ticked.',
   '(5) A connection is marked as broken only for its own reason.',
   '(6) When faults end, everything ends. No channel starves, nothing stays leased.',

@@ -2,6 +2,7 @@ import type { Database } from '../../server/database/open.ts'
 import { sha256 } from '../../server/people/cookies.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { storeAccounts } from '../relay/accounts.ts'
+import { webhookOf } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { minute } from './faults.ts'
 import type { Plan, PlannedUser } from './plan.ts'
@@ -67,7 +68,7 @@ export async function createUsers(
     )
     if (row === undefined) throw new Error('No user was made.')
     const { id } = row
-    await connect(direct, { ...planned, id, name }, time.now, at)
+    await connect(direct, { ...planned, id, name, chat: plan.chat }, time.now, at)
     users.push({
       ...planned,
       id,
@@ -84,7 +85,11 @@ export async function createUsers(
   database.ask('update connections set checked_at = now()')
   // Of the many users of an account, none gets a message. That would need too many statements.
   database.ask(
-    `update connections set broken_reason = 'token_revoked', broken_since = now() where account_id = 'T9'`,
+    `update connections set broken_reason = 'token_revoked', broken_since = now()
+     where account_id || '/' || channel_id = any($1)`,
+    [
+      `{${[...new Set(users.filter(({ account }) => account > 2).map(({ channel }) => channel))].join()}}`,
+    ],
   )
   for (const user of users.filter(({ account }) => account > 2)) unsafe(user, 'token_revoked')
   return users
@@ -92,11 +97,12 @@ export async function createUsers(
 
 async function connect(
   database: Database,
-  user: Pick<User, 'id' | 'name' | 'account' | 'channel' | 'tokenLastsMs'>,
+  user: Pick<User, 'id' | 'name' | 'account' | 'channel' | 'tokenLastsMs'> & Pick<Plan, 'chat'>,
   now: number,
   at: Date,
 ): Promise<void> {
-  const { id, name, account: portal, tokenLastsMs } = user
+  const { id, name, account: portal, tokenLastsMs, chat } = user
+  const webhook = webhookOf(user.channel)
   const [team = '', channel = ''] = user.channel.split('/')
   await storeAccounts(
     database,
@@ -111,7 +117,10 @@ async function connect(
       },
       team,
       channel,
-      slack: { accessToken: `xoxb-secret-${team}-0` },
+      chat,
+      chatSecrets: webhook
+        ? { accessToken: '', incomingWebhookUrl: webhook.url.href }
+        : { accessToken: `xoxb-secret-${team}-0` },
     },
     at,
   )

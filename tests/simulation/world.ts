@@ -2,21 +2,21 @@ import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { dealsIn } from '../relay/hubspot-webhook.ts'
 import { createOutside, type OutsideResponse } from '../relay/outside.ts'
 import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
+import { acceptedAt, base, closedAt, readAt, webhookAt } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Fault, second } from './faults.ts'
 import type { Plan } from './plan.ts'
 import type { Owner, Time } from './time.ts'
 
-// HubSpot and Slack, and the network before them. They know which tokens count, and what somebody has
+// HubSpot and the chat, and the network before them. They know which tokens count, and what somebody has
 // uninstalled, revoked or archived. Requests take time, get lost, or meet a provider that fails.
 
-export const base = 'https://outside.test'
 /** A request needs this long at most to reach a provider, unless a fault delays it. */
 export const longestWayMs = 60
 
-/** A message that Slack has accepted. */
+/** A message that the chat has accepted. */
 export interface Post {
-  /** As the relay names it: team/channel. */
+  /** As the relay names it: account/channel. */
   channel: string
   deals: readonly number[]
   at: number
@@ -43,6 +43,7 @@ interface Call {
 /** A provider asked a process for a pause. It is of one workspace, or of the calls to one account. */
 interface Pause {
   of: string
+  isOfChat: boolean
   isSearch: boolean
   owner: Owner | undefined
   from: number
@@ -55,6 +56,9 @@ export type Note = (who: string, what: string) => void
 export type World = ReturnType<typeof createWorld>
 
 const longestPauseMs = 60 * 60 * second
+
+/** Is about no deal. */
+const isGreeting = (post: { text: string; blocks: string }) => Number.isNaN(dealsIn(post)[0])
 
 export function createWorld({
   time,
@@ -97,6 +101,9 @@ export function createWorld({
     (ended.get(of) ?? 0) > (granted.get(token) ?? time.startMs)
 
   const teamOf = (token: string) => token.split('-')[2] ?? ''
+  /** The channel of a post, as the relay names it. */
+  const channelOf = ({ token, channel }: { token: string; channel: string }) =>
+    token === '' ? channel : `${teamOf(token)}/${channel}`
   outside.answerPost = ({ token, channel }) => {
     const team = teamOf(token)
     const error = isEnded(team, token)
@@ -150,9 +157,27 @@ export function createWorld({
     return
   }
 
+  /** The answer of a chat by address, which takes the posts to its webhooks. */
+  async function answerOfWebhook(url: URL, body: string): Promise<Response | undefined> {
+    const webhook = webhookAt(url)
+    if (webhook === undefined) return
+    const { id: chat, channel } = webhook
+    if (archived.has(channel)) return closedAt(chat)
+    const read = await readAt(chat, url, body)
+    if ('refused' in read) return read.refused
+    const { shown, id } = read
+    const post = { channel, token: '', text: shown, blocks: shown, id, atMs: time.now }
+    const isRepeated =
+      id !== undefined && outside.posts.some((each) => each.id === id && each.channel === channel)
+    if (!isRepeated) outside.accept(post)
+    return acceptedAt(chat)
+  }
+
   /** The answer of a provider to a request that has reached it. */
   async function answerOf(request: Request, body: Buffer): Promise<Response> {
     const { pathname, search } = new URL(request.url)
+    const ofWebhook = await answerOfWebhook(new URL(request.url), body.toString())
+    if (ofWebhook !== undefined) return ofWebhook
     return await new Promise((resolve, reject) => {
       let head: ResponseInit = {}
       const response: OutsideResponse = {
@@ -183,6 +208,8 @@ export function createWorld({
       [channel],
     )
 
+  /** How many of the posts that the chat has accepted are known. */
+  let accepted = 0
   /** What the request has changed at the provider. */
   async function effect(
     call: ProviderCall,
@@ -198,10 +225,12 @@ export function createWorld({
     }
     if (path.endsWith('/auth.revoke')) endTokens(teamOf(token))
     if (path.endsWith('/external-install')) endTokens(ofToken.exec(token)?.[1] ?? '')
-    if (outside.posts.length === posts.length) return
+    if (outside.posts.length === accepted) return
+    accepted = outside.posts.length
     const post = outside.posts.at(-1)
-    if (post === undefined) return
-    const channel = `${teamOf(post.token)}/${post.channel}`
+    // The page of a chat by address has shown that the channel gets messages.
+    if (post === undefined || isGreeting(post)) return
+    const channel = channelOf(post)
     const isExcused =
       isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
     const own = owner && steps.get(owner)
@@ -223,7 +252,7 @@ export function createWorld({
       isExcused,
       isDenied: denied.length > 0,
     })
-    note('Slack', `${channel} gets deal ${deals.join()} from ${owner?.name}`)
+    note('chat', `${channel} gets deal ${deals.join()} from ${owner?.name}`)
   }
 
   /** A request whose answer nobody can give would be collected as garbage, together with its time limit. */
@@ -250,7 +279,7 @@ export function createWorld({
     const fault = faultFor(call, faults)
     const isSlow = fault?.how === 'is slow'
     await time.wait(isSlow ? dice.between(1_000, 8_000) : dice.between(5, longestWayMs), undefined)
-    let answer = fault && failedAnswer(dice, fault, call.path)
+    let answer = fault && failedAnswer(dice, fault, call)
     if (answer === undefined) {
       answer = await answerOf(message, body)
       const isLost = fault?.how === 'loses the answer'
@@ -266,10 +295,17 @@ export function createWorld({
     if (time.now - startedAt >= defaultTimeouts.callMs) return answer
     if (counted && answer.headers.has('X-HubSpot-RateLimit-Max')) counted.toldAt = time.now
     const askedS = Number(answer.headers.get('Retry-After'))
-    const of = call.account ?? (call.channel && teamOf(call.token))
+    const of = call.account ?? call.channel?.split('/')[0]
     if (askedS > 0 && of) {
       const until = time.now + Math.min(askedS * second, longestPauseMs)
-      pauses.push({ of, isSearch: call.isSearch, owner, from: time.now, until })
+      pauses.push({
+        of,
+        isOfChat: call.provider === 'chat',
+        isSearch: call.isSearch,
+        owner,
+        from: time.now,
+        until,
+      })
     }
     return answer
   }
@@ -281,6 +317,8 @@ export function createWorld({
     outside,
     withdrawn,
     archived,
+    channelOf,
+    isGreeting,
     setClock,
     endTokens,
     /** Is called when a workspace or an account ends its tokens. */

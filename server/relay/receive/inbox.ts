@@ -76,7 +76,7 @@ export function createInbox(database: Database, onStored: () => void): Inbox {
     storing = false
   }
 
-  /** Reads requests that arrived during a transaction: PGlite blocks this thread until its end. */
+  /** Reads requests that arrived during a transaction: PGlite keeps this thread busy until its end. */
   async function readArrivedRequests(): Promise<void> {
     let known: number
     do {

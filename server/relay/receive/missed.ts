@@ -15,7 +15,7 @@ import {
   usersOf,
 } from './store.ts'
 
-/** The most changes from a search that are compared at once. This blocks the thread. */
+/** The most changes from a search that are compared at once. This keeps the thread busy. */
 const mostCompared = 300
 
 /** Stores events of a search. @param aheadMs How far our clock is ahead of the CRM's. @returns how many were new. */

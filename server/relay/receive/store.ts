@@ -29,8 +29,8 @@ interface Target {
 }
 
 /**
- * The most rows (events and deliveries) of one transaction. On PGlite, a transaction of this size blocks the thread
- * for 60 to 70 ms.
+ * The most rows (events and deliveries) of one transaction. On PGlite, a transaction of this size keeps the
+ * thread busy for 60 to 70 ms.
  */
 export const maxRowsAtOnce = 2_000
 

@@ -1,0 +1,118 @@
+import type { AddressChat } from '../../server/providers/by-address.ts'
+import { teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
+import {
+  type AddressId,
+  addressIds,
+  type ChatId,
+  isAddressId,
+} from '../../server/providers/registry.ts'
+import type { StandInChat } from '../../stand-ins/by-address.ts'
+import { standInTeams } from '../../stand-ins/microsoft-teams/microsoft-teams.ts'
+import { second } from './faults.ts'
+import type { Dice } from './time.ts'
+
+// The chats of a run. What a chat takes and keeps is written here again, so that a change of server/providers/ is seen.
+
+interface KnownChat {
+  /** A channel gets one message in this time. */
+  apartMs: number
+  /** Takes a message once that comes twice with one id. Undefined: the seed decides. */
+  knowsIds?: boolean
+  /** Why a connection breaks after its channel is closed. */
+  closed: string
+}
+
+interface KnownByAddress extends KnownChat {
+  chat: AddressChat
+  standIn: StandInChat
+  /** The path and query of the webhook of a channel. */
+  address: (channel: string) => string
+  /** The answer with which it refuses a webhook by mistake. */
+  mistake: { status: number; code: string }
+}
+
+const slack: KnownChat = { apartMs: second, closed: 'is_archived' }
+
+const byAddress: Record<AddressId, KnownByAddress> = {
+  'microsoft-teams': {
+    apartMs: 2 * second,
+    knowsIds: false,
+    closed: 'WorkflowNotFound',
+    chat: teams,
+    standIn: standInTeams,
+    address: (channel) =>
+      `/powerautomate/automations/direct/workflows/${channel}aaaa/triggers/manual/paths/invoke?sig=${channel}`,
+    mistake: { status: 401, code: 'DirectApiAuthorizationRequired' },
+  },
+}
+
+export const knownChat = (id: ChatId): KnownChat => (isAddressId(id) ? byAddress[id] : slack)
+
+/** Draws the chat of all users of a run. */
+export function drawChat(dice: Dice): ChatId {
+  return dice.chance(0.3) ? dice.oneOf(addressIds as [AddressId, ...AddressId[]]) : 'slack'
+}
+
+export const base = 'https://outside.test'
+
+interface Webhook {
+  id: AddressId
+  url: URL
+  /** What a plan calls the channel, such as T1/C1, and what the relay does. */
+  planned: string
+  channel: string
+}
+
+const planned = ['T1', 'T2', 'T9'].flatMap((team) =>
+  [1, 2, 3, 4, 5, 9].map((number) => `${team}/C${number}`),
+)
+const webhooks: readonly Webhook[] = addressIds.flatMap((id) =>
+  planned.map((name) => {
+    const url = new URL(base + byAddress[id].address(name.replace('/', '')))
+    const { accountId, channelId } = byAddress[id].chat.account(url)
+    return { id, url, planned: name, channel: `${accountId}/${channelId}` }
+  }),
+)
+
+/** The webhook of a channel of a chat by address. */
+export const webhookOf = (channel: string): Webhook | undefined =>
+  webhooks.find((each) => each.channel === channel)
+export const webhookAt = ({ pathname }: URL): Webhook | undefined =>
+  webhooks.find(({ url }) => url.pathname === pathname)
+
+/** The name in the relay of the channel that a plan calls 'T1/C1'. */
+export const channelIn = (id: ChatId, name: string): string =>
+  webhooks.find((each) => each.id === id && each.planned === name)?.channel ?? name
+
+/** What the chat says of a message, and what people see of it. */
+export async function readAt(
+  id: AddressId,
+  url: URL,
+  body: string,
+): Promise<{ shown: string; id?: string | undefined } | { refused: Response }> {
+  const query = Object.fromEntries(url.searchParams)
+  const read = byAddress[id].standIn.read({ query, body: JSON.parse(body) })
+  return 'error' in read
+    ? { refused: answer(read.status, read.error) }
+    : { shown: String(await read.shown), id: read.id }
+}
+
+export function acceptedAt(id: AddressId): Response {
+  const { status, body } = byAddress[id].standIn.accepted
+  return answer(status, body)
+}
+
+export function closedAt(id: AddressId): Response {
+  const { status, error } = byAddress[id].standIn.deleted
+  return answer(status, error)
+}
+
+export function mistakeAt(id: AddressId): Response {
+  const { status, code } = byAddress[id].mistake
+  return answer(status, { error: { code, status: code, message: 'Not allowed.' } })
+}
+
+const answer = (status: number, body: object | string) =>
+  typeof body === 'string'
+    ? new Response(body || null, { status })
+    : Response.json(body, { status })
