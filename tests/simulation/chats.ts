@@ -1,4 +1,6 @@
 import type { AddressChat } from '../../server/providers/by-address.ts'
+import { googleChat } from '../../server/providers/google-chat/google-chat.ts'
+import { mattermost } from '../../server/providers/mattermost/mattermost.ts'
 import { teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
 import {
   type AddressId,
@@ -7,6 +9,8 @@ import {
   isAddressId,
 } from '../../server/providers/registry.ts'
 import type { StandInChat } from '../../stand-ins/by-address.ts'
+import { standInGoogleChat } from '../../stand-ins/google-chat/google-chat.ts'
+import { standInMattermost } from '../../stand-ins/mattermost/mattermost.ts'
 import { standInTeams } from '../../stand-ins/microsoft-teams/microsoft-teams.ts'
 import { second } from './faults.ts'
 import type { Dice } from './time.ts'
@@ -43,6 +47,24 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     address: (channel) =>
       `/powerautomate/automations/direct/workflows/${channel}aaaa/triggers/manual/paths/invoke?sig=${channel}`,
     mistake: { status: 401, code: 'DirectApiAuthorizationRequired' },
+  },
+  'google-chat': {
+    apartMs: 2 * second,
+    knowsIds: true,
+    closed: 'NOT_FOUND',
+    chat: googleChat,
+    standIn: standInGoogleChat,
+    address: (channel) => `/v1/spaces/${channel}/messages?key=key&token=token`,
+    mistake: { status: 403, code: 'PERMISSION_DENIED' },
+  },
+  mattermost: {
+    apartMs: second,
+    knowsIds: false,
+    closed: 'web_incoming_webhook_invalid',
+    chat: mattermost,
+    standIn: standInMattermost,
+    address: (channel) => `/hooks/${channel.toLowerCase().padEnd(26, 'a')}`,
+    mistake: { status: 403, code: 'web.incoming_webhook.permissions.app_error' },
   },
 }
 
@@ -109,7 +131,7 @@ export function closedAt(id: AddressId): Response {
 
 export function mistakeAt(id: AddressId): Response {
   const { status, code } = byAddress[id].mistake
-  return answer(status, { error: { code, status: code, message: 'Not allowed.' } })
+  return answer(status, { id: code, error: { code, status: code, message: 'Not allowed.' } })
 }
 
 const answer = (status: number, body: object | string) =>
