@@ -16,7 +16,7 @@ import { stageMove, stages } from './change.ts'
 import { type Answer, openProvider, shortTimeouts } from './open-provider.ts'
 
 const of = (text: string) => new URL(text)
-const url = 'https://crm.example/record/(1)_2*'
+const url = 'https://crm.example/a)_b*'
 const bodyOf = ({ chat, right }: AddressCase, message: ChatMessage) =>
   chat.request(message, ['key'], of(right[0])).json
 /** The lines that are not empty. */
@@ -27,7 +27,7 @@ const hostile = [
   ...longCharacters,
   '**b** [x](http://evil) <at>x</at> <!channel> @channel @here @everyone @all <@123> <users/all>',
   '&amp; &#64;all {{DATE(2020-01-01)}} \\ ``` ~~~ C:\\dir \\\\srv\\x *b* _i_ ~s~ `c` ![i](http://x/y.png) $MM_EMAIL0$',
-  'https://evil.example/x www.evil.example evil.example/x www3.1 tel:123 a@b.example <https://evil|text>',
+  'https://evil.example/x www.evil.example evil.com/x www3.1 tel:123 a@b.example <https://evil|text>',
   ':tada: :) ;) :/ x-d <3 </3 $x$ $5 #tag ~town-square @user. _@user \u202E',
   'x\n- a\n+ b\n1. c\n2) d\n===\nx\n---\n# e\n> f\n| g | h |\n|---|---|\n[1]: http://evil',
 ]
@@ -52,7 +52,7 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     const shown = each.read(bodyOf(each, { text: nasty, paragraphs, footer: [name] }))
     const said = `${name} → ${nasty}\n${nasty}1970-01-01 00:00 UTC\n${name}`
     expect(linesIn(shown.text)).toEqual(linesIn(said))
-    expect(shown.links.map((link) => decodeURI(link).replaceAll('%2A', '*'))).toEqual([url])
+    expect(shown.links.map(decodeURI)).toEqual([url])
     const plain = each.read(bodyOf(each, { text: nasty, paragraphs: [], footer: [] }))
     expect({ ...plain, text: linesIn(plain.text) }).toEqual({ text: linesIn(nasty), links: [] })
   })
