@@ -6,7 +6,7 @@ import { channelPage, shownMessage } from './channel-page.ts'
 import { formFields, type Html, type Site } from './page.ts'
 
 /** A call that posts a message. */
-export interface Posted {
+interface Posted {
   query: Readonly<Record<string, string>>
   /** The body as JSON; undefined if it is none. */
   body: unknown

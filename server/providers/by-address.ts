@@ -14,7 +14,7 @@ export interface Answer {
   body: string
 }
 
-export interface Account extends Names {
+interface Account extends Names {
   /** What shares a limit. It begins with the chat's id, so that it never equals an account of another chat. */
   accountId: string
   channelId: string
@@ -65,7 +65,7 @@ const hello: ChatMessage = {
 }
 
 /** What our page seals into an authorization code. */
-export const pastedAddress = v.object({ address: v.string(), channel: v.string() })
+const pastedAddress = v.object({ address: v.string(), channel: v.string() })
 export type PastedAddress = v.InferOutput<typeof pastedAddress>
 
 export function createByAddress(
@@ -228,7 +228,7 @@ export function createByAddress(
  * Reads the address of a webhook. The server calls it, so nobody may lead it elsewhere: the address must be written as
  * its URL is, at one of the origins, and its whole path and query must match.
  */
-export function readAddress(
+function readAddress(
   text: string,
   { origins, standInAddress }: Pick<AddressSettings, 'origins' | 'standInAddress'>,
   path: RegExp,
