@@ -4,10 +4,10 @@ import { ask } from '../cli/ask.ts'
 import { Client, connectionTo, lookAtSession } from '../database/session.ts'
 import { isLoopback } from '../http/origin.ts'
 import { type Finding, right, warning, wrong } from '../providers/provider-doctor.ts'
-import { oauthIds, usedOf } from '../providers/registry.ts'
+import { named, oauthIds, usedOf } from '../providers/registry.ts'
 import { databaseUrlError } from '../settings/open-errors.ts'
 import type { Addresses } from '../settings/settings.ts'
-import { appOf, listed, namesOf } from './manifests.ts'
+import { appOf, listed } from './manifests.ts'
 
 /** Checks that APP_URL serves the dashboard where providers redirect the browser. */
 export async function checkDashboard(addresses: Addresses): Promise<Finding> {
@@ -17,7 +17,7 @@ export async function checkDashboard(addresses: Addresses): Promise<Finding> {
   const isOnThisMachine = isLoopback(new URL(appUrl).hostname)
   if (!appUrl.startsWith('https:') && !isOnThisMachine) {
     return wrong(
-      `APP_URL is ${appUrl}, but ${listed(namesOf(ids))} redirect${ids.length === 1 ? 's' : ''} only to https. Put a proxy with TLS in front of the server, and set APP_URL to its https address (docs/hosting.md).`,
+      `APP_URL is ${appUrl}, but ${listed(named(ids))} redirect${ids.length === 1 ? 's' : ''} only to https. Put a proxy with TLS in front of the server, and set APP_URL to its https address (docs/hosting.md).`,
     )
   }
   const [url = appUrl] = redirectUrls

@@ -1,13 +1,13 @@
 import { parseArgs, styleText } from 'node:util'
 import { doctors } from '../providers/doctors.ts'
 import { type Finding, right, warning } from '../providers/provider-doctor.ts'
-import { addressIds, oauthIds, registry, settingOf, usedOf } from '../providers/registry.ts'
+import { addressIds, named, oauthIds, registry, settingOf, usedOf } from '../providers/registry.ts'
 import { loadEnvironment, readOutside } from '../settings/environment.ts'
 import { endWithReader, shownError } from '../settings/open-errors.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
 import { checkDashboard, checkDatabase } from './checks.ts'
-import { appOf, listed, namesOf, writeManifests } from './manifests.ts'
+import { appOf, listed, writeManifests } from './manifests.ts'
 
 const choosing = oauthIds.filter((id) => doctors[id].distributions)
 const distributions = choosing.flatMap((id) => doctors[id].distributions ?? [])
@@ -16,10 +16,10 @@ const usage = `Usage:
   npm run doctor
     checks addresses, credentials and the network; changes nothing
   npm run doctor -- manifests [FOLDER]
-    writes the files of the apps at ${listed(namesOf(oauthIds))}
+    writes the files of the apps at ${listed(named(oauthIds))}
 
 Options of manifests:
-  --distribution ${distributions.join('|')}  who may install the ${listed(namesOf(choosing))} app (${distributions.at(-1)})
+  --distribution ${distributions.join('|')}  who may install the ${listed(named(choosing))} app (${distributions.at(-1)})
   --force                             overwrites files
 
 FOLDER is dealbell-apps by default. docs/connecting.md explains the files.

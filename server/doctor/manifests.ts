@@ -4,24 +4,15 @@ import { dirname, join } from 'node:path'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { doctors } from '../providers/doctors.ts'
 import type { App } from '../providers/provider-doctor.ts'
-import {
-  chatIds,
-  crmIds,
-  type OAuthId,
-  oauthIds,
-  type ProviderId,
-  registry,
-  usedOf,
-} from '../providers/registry.ts'
+import { chatIds, crmIds, named, type OAuthId, oauthIds, usedOf } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
 import type { Addresses } from '../settings/settings.ts'
 
 export const listed = (names: readonly string[]) => new Intl.ListFormat('en-GB').format(names)
-export const namesOf = (ids: readonly ProviderId[]) => ids.map((id) => registry[id].name)
 
 export function appOf({ appUrl, apiUrl, providers }: Addresses, id: OAuthId): App {
-  const chats = namesOf(usedOf(providers, chatIds)).join(' or ')
-  const crms = namesOf(usedOf(providers, crmIds)).join(' or ')
+  const chats = named(usedOf(providers, chatIds)).join(' or ')
+  const crms = named(usedOf(providers, crmIds)).join(' or ')
   return {
     settings: providers[id],
     description: `Tells a ${chats} channel when a ${crms} deal moves.`,
@@ -49,7 +40,7 @@ export async function writeManifests(
   for (const [name, url] of Object.entries({ APP_URL: appUrl, API_URL: apiUrl })) {
     if (url.startsWith('https://')) continue
     throw new Error(
-      `${listed(namesOf(ids))} accept${ids.length === 1 ? 's' : ''} only https addresses, but ${name} is ${new URL(url).origin}. Set ${name} to the address at which the internet reaches it, such as https://bell.example.com.`,
+      `${listed(named(ids))} accept${ids.length === 1 ? 's' : ''} only https addresses, but ${name} is ${new URL(url).origin}. Set ${name} to the address at which the internet reaches it, such as https://bell.example.com.`,
     )
   }
   const files = ids.flatMap((id) =>

@@ -82,6 +82,8 @@ export function isAddressId(id: ProviderId): id is AddressId {
   return 'origins' in registry[id]
 }
 
+export const named = (ids: readonly ProviderId[]) => ids.map((id) => registry[id].name)
+
 /** Makes something for each of `ids`. */
 export function eachOf<Id extends ProviderId, T>(
   ids: readonly Id[],

@@ -3,7 +3,7 @@
 //   Create `FILE`:
 //   In `FILE`, add to the imports|before the line|after the line `A PART OF THE LINE`:
 //   `COMMAND` passes
-//   `COMMAND` fails: `OUTPUT` and `OUTPUT`
+//   `COMMAND` fails: `OUTPUT`, `OUTPUT` and `OUTPUT`
 //
 // A block of `sh` is run.
 
@@ -13,7 +13,7 @@ export type Step =
   | { do: 'run'; command: string; fails?: readonly string[] | undefined }
 
 const commands =
-  /`(?<command>(?:npm|npx) [^`]+)` (?:passes|fails: (?<output>`[^`]+`(?: and `[^`]+`)*))/g
+  /`(?<command>(?:npm|npx) [^`]+)` (?:passes|fails: (?<output>`[^`]+`(?:(?:,| and) `[^`]+`)*))/g
 const place =
   /(?:Create `(?<created>[^`]+)`|In `(?<file>[^`]+)`, add (?<place>to the imports|(?:before|after) the line `(?<line>[^`]+)`)):$/
 
