@@ -85,10 +85,34 @@ export const breaks: readonly Break[] = [
     to: '',
   },
   {
-    name: 'pace: no second between two messages',
+    name: 'pace: half the time between two messages',
     file: `${relay}/schedule/pauses.ts`,
-    from: 'const channelPaceMs = 1_000',
-    to: 'const channelPaceMs = 500',
+    from: 'next_at = ${fromNow(channelMs)}',
+    to: 'next_at = ${fromNow(channelMs / 2)}',
+  },
+  {
+    name: 'pace: a chat gets that of another one',
+    file: 'server/providers/microsoft-teams/microsoft-teams.ts',
+    from: 'pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 }',
+    to: 'pace: { channelMs: 1_000, perSecond: 5, burst: 20 }',
+  },
+  {
+    name: 'webhook: a message is posted twice',
+    file: 'server/providers/by-address.ts',
+    from: "return outcomeOf(await ask(url, { method: 'post', json }))",
+    to: "await ask(url, { method: 'post', json }); return outcomeOf(await ask(url, { method: 'post', json }))",
+  },
+  {
+    name: 'webhook: a page counts as an acceptance',
+    file: 'server/providers/by-address.ts',
+    from: 'reason === undefined && isPage',
+    to: 'isPage === false',
+  },
+  {
+    name: 'broken: a deleted webhook breaks nothing',
+    file: 'server/providers/microsoft-teams/microsoft-teams.ts',
+    from: "    WorkflowNotFound: 'the",
+    to: "    Other: 'the",
   },
   {
     name: 'order: deliveries are taken as they were stored',
@@ -148,7 +172,7 @@ export const breaks: readonly Break[] = [
   {
     name: 'broken: one refusal is enough',
     file: 'server/people/refusals.ts',
-    from: '(${brokenSince} is not null',
+    from: '(${isFinal} or ${brokenSince} is not null',
     to: '(true',
   },
   {
@@ -180,8 +204,8 @@ export const breaks: readonly Break[] = [
   {
     name: 'pause: another channel does not know the pause of its workspace',
     file: 'server/database/clock.ts',
-    from: "workspace.id = split_part(${channel}.id, '/', 1) || '/'",
-    to: 'workspace.id = ${channel}.id',
+    from: "account.id = split_part(${channel}.id, '/', 1) || '/'",
+    to: 'account.id = ${channel}.id',
     theme: 'pause',
   },
   {
@@ -199,8 +223,8 @@ export const breaks: readonly Break[] = [
   {
     name: 'id: each try of a message has another one',
     file: `${relay}/send/send.ts`,
-    from: '    occurredAt,\n    group.map',
-    to: '    Math.random(),\n    group.map',
+    from: 'return [channel, occurredAt,',
+    to: 'return [channel, Math.random(),',
   },
   {
     name: 'clock: what was stored while it was ahead counts',
