@@ -34,7 +34,7 @@ function failure({ status, body }: Answer): string | undefined {
   const { success, output } = safeParse(errorAnswer, body)
   const name = success && output.code > 0 ? `code_${output.code}` : `http_${status}`
   // After any 404, Discord wants no further call.
-  return status !== 404 || discord.finalReasons?.has(name) ? name : 'http_404'
+  return status !== 404 || discord.finalReasons?.has(name) ? name : 'discord_404'
 }
 
 // https://docs.discord.com/developers/topics/opcodes-and-status-codes#json
@@ -61,13 +61,13 @@ export const discord: AddressChat = {
   failure,
   brokenReasons: {
     code_10015: isGone,
-    http_404: isGone,
+    discord_404: isGone,
     code_10003: 'the channel of the webhook was deleted. Make a webhook in another channel',
     code_50027: 'the address is not complete. Copy the whole address again, or make a new webhook',
     code_220001:
       'the webhook is in a forum, in which Dealbell cannot post. Make a webhook in a text channel',
   },
-  finalReasons: new Set(['code_10015', 'code_10003', 'http_404']),
+  finalReasons: new Set(['code_10015', 'code_10003', 'discord_404']),
   // 50006: it is empty. 50035: a field is wrong or too long. 40005: it is too large.
   refusesMessage: new Set(['code_50006', 'code_50035', 'code_40005', 'http_413']),
   defaultWaitMs: 60_000,
