@@ -15,6 +15,7 @@ import {
 import type { Addresses } from '../server/settings/settings.ts'
 import { createStandInByAddress, type StandInChat } from './by-address.ts'
 import { createContactForm } from './contact-form.ts'
+import { standInDiscord } from './discord/discord.ts'
 import { standInGoogleChat } from './google-chat/google-chat.ts'
 import { createStandInHubspot } from './hubspot/hubspot.ts'
 import { standInMattermost } from './mattermost/mattermost.ts'
@@ -35,6 +36,7 @@ const oauth: Record<OAuthId, (options: StandInOptions) => Hono> = {
 }
 
 const byAddress: Record<AddressId, StandInChat> = {
+  discord: standInDiscord,
   'microsoft-teams': standInTeams,
   'google-chat': standInGoogleChat,
   mattermost: standInMattermost,

@@ -45,7 +45,6 @@ export function addressRoutes(id: AddressId, context: Context) {
     status: 200 | 400 | 413 | 429 = 200,
   ) {
     c.header('Content-Security-Policy', addressPolicy(appUrl))
-    // With the usual `no-referrer`, browsers send `Origin: null` with the form.
     c.header('Referrer-Policy', 'same-origin')
     return c.html(page, status)
   }

@@ -34,15 +34,18 @@ export function alwaysSent({ https }: { https: boolean }): Record<string, string
   }
 }
 
-/** Sets the headers of every answer. A page can set some of its own. */
+/** Sets the headers of every answer. A page sets its own Content-Security-Policy, and how long it is kept. */
 export function safetyHeaders(options: { https: boolean }): MiddlewareHandler {
   const always = Object.entries(alwaysSent(options))
-  const own = ['Content-Security-Policy', 'Cache-Control', 'Referrer-Policy']
+  const own = ['Content-Security-Policy', 'Cache-Control']
+  // A page with a form needs it: with `no-referrer`, browsers send `Origin: null` with the form.
+  const isOwn = (name: string, set: string | null) =>
+    set !== null && (own.includes(name) || (name === 'Referrer-Policy' && set === 'same-origin'))
   return async (c, next) => {
     await next()
     const { headers } = c.res
     for (const [name, value] of always) {
-      if (!own.includes(name) || !headers.has(name)) headers.set(name, value)
+      if (!isOwn(name, headers.get(name))) headers.set(name, value)
     }
   }
 }

@@ -1,4 +1,5 @@
 import type { AllSettings } from './calls.ts'
+import { createDiscord } from './discord/discord.ts'
 import { createGoogleChat } from './google-chat/google-chat.ts'
 import { createHubspot } from './hubspot/hubspot.ts'
 import type { CountSharedCall } from './hubspot/limiter.ts'
@@ -12,6 +13,7 @@ export function createProviders(settings: AllSettings, countShared?: CountShared
   return {
     hubspot: createHubspot(settings.hubspot, undefined, countShared),
     slack: createSlack(settings.slack),
+    discord: createDiscord(settings.discord),
     'microsoft-teams': createTeams(settings['microsoft-teams']),
     'google-chat': createGoogleChat(settings['google-chat']),
     mattermost: createMattermost(settings.mattermost),

@@ -47,6 +47,16 @@ export const registry = {
   },
   // Each company has its own server.
   mattermost: { name: 'Mattermost', role: 'chat', origins: [] },
+  discord: {
+    name: 'Discord',
+    role: 'chat',
+    origins: [
+      'https://discord.com',
+      'https://discordapp.com',
+      'https://ptb.discord.com',
+      'https://canary.discord.com',
+    ],
+  },
 } as const satisfies Record<string, OAuthEntry | AddressEntry>
 
 type Registry = typeof registry

@@ -1,15 +1,17 @@
 import { expect } from 'vitest'
 import type { AddressChat } from '../../server/providers/by-address.ts'
+import { createDiscord, discord } from '../../server/providers/discord/discord.ts'
 import { createGoogleChat, googleChat } from '../../server/providers/google-chat/google-chat.ts'
 import { createMattermost, mattermost } from '../../server/providers/mattermost/mattermost.ts'
 import { createTeams, teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
 import type { PostOutcome } from '../../server/providers/provider.ts'
 import { registry } from '../../server/providers/registry.ts'
 import type { StandInChat } from '../../stand-ins/by-address.ts'
+import { standInDiscord } from '../../stand-ins/discord/discord.ts'
 import { standInGoogleChat } from '../../stand-ins/google-chat/google-chat.ts'
 import { standInMattermost } from '../../stand-ins/mattermost/mattermost.ts'
 import { standInTeams } from '../../stand-ins/microsoft-teams/microsoft-teams.ts'
-import { readCard, readGoogleCard, readMarkdown, type Shown } from './foreign-rules.ts'
+import { readCard, readDiscord, readGoogleCard, readMarkdown, type Shown } from './foreign-rules.ts'
 import { type Answer, page } from './open-provider.ts'
 
 /** What a test must know of a chat to which users give the address of a webhook. */
@@ -22,11 +24,13 @@ export interface AddressCase {
   right: [string, ...string[]]
   wrong: string[]
   read(json: object): Shown
+  /** How many letters a message may have at least. */
+  longest: number
   outcomes: [answer: Answer, outcome: PostOutcome][]
   /** What shares a limit, and what is a channel, of the right addresses. */
   accounts: [accountId: unknown, channelId: unknown]
-  /** The answers to a question without a post: what the error says; undefined if the webhook is fine. */
-  looks?: [answer: Answer, error: object | undefined][]
+  /** The answers to a question without a post: what the chat tells if the webhook is fine, or what the error says. */
+  looks?: [answer: Answer, tells: object | undefined, error?: object][]
 }
 
 export const broken = (reason: string): PostOutcome => ({
@@ -58,6 +62,10 @@ const googleError = (code: number, status: string, details?: object[]) => ({
 const hook = 'https://chat.example.com/hooks/abcdefghijklmnopqrstuvwx12'
 const hookError = (status: number, id: string) => ({ status, body: { id, status_code: status } })
 
+const discordHook = '/api/webhooks/1234567890123456789/a-B_c'.padEnd(108, 'x')
+const discordError = (status: number, code: number) => ({ status, body: { message: 'No.', code } })
+const discordWaits = (seconds: number) => ({ message: 'No.', retry_after: seconds, global: false })
+
 export const cases: AddressCase[] = [
   {
     chat: teams,
@@ -80,6 +88,7 @@ export const cases: AddressCase[] = [
       `https://a.${powerPlatform}${workflow}//${query}`,
     ],
     read: readCard,
+    longest: 15_000,
     accounts: [
       expect.stringMatching(/^microsoft-teams:[\da-f]{32}$/),
       expect.stringMatching(/^[\da-f]{32}$/),
@@ -108,6 +117,7 @@ export const cases: AddressCase[] = [
       space.replace('/v1/', '/v2/'),
     ],
     read: readGoogleCard,
+    longest: 15_000,
     accounts: ['google-chat:AAQA-b_1', 'AAQA-b_1'],
     outcomes: [
       [{ body: { name: 'spaces/A/messages/B.C' } }, posted],
@@ -138,19 +148,22 @@ export const cases: AddressCase[] = [
       hook.replace('hooks', 'api'),
     ],
     read: readMarkdown,
+    longest: 15_000,
     accounts: ['mattermost:chat.example.com', expect.stringMatching(/^[\da-f]{32}$/)],
     looks: [
-      [hookError(404, 'web.incoming_webhook.channel.app_error'), undefined],
+      [hookError(404, 'web.incoming_webhook.channel.app_error'), {}],
       [
         hookError(400, 'web.incoming_webhook.invalid.app_error'),
+        undefined,
         { kind: 'refused', reason: 'web_incoming_webhook_invalid' },
       ],
-      [hookError(500, 'web.incoming_webhook.channel.app_error'), { kind: 'unreachable' }],
       [
-        { ...page, status: 404 },
-        { kind: 'unreachable', reason: 'http_404' },
+        hookError(500, 'web.incoming_webhook.channel.app_error'),
+        undefined,
+        { kind: 'unreachable' },
       ],
-      [{ status: 429 }, { kind: 'unreachable', retryAfterMs: 10_000 }],
+      [{ ...page, status: 404 }, undefined, { kind: 'unreachable', reason: 'http_404' }],
+      [{ status: 429 }, undefined, { kind: 'unreachable', retryAfterMs: 10_000 }],
     ],
     outcomes: [
       [{ body: 'ok' }, posted],
@@ -168,6 +181,66 @@ export const cases: AddressCase[] = [
       [page, failed('http_200')],
       [{ status: 429, headers: { 'X-RateLimit-Reset': '7' } }, waits(7_000)],
       [{ status: 429, headers: { 'X-RateLimit-Reset': '1800000000' } }, waits(10_000)],
+    ],
+  },
+  {
+    chat: discord,
+    create: createDiscord,
+    standIn: standInDiscord,
+    origins: registry.discord.origins,
+    right: [
+      `https://discord.com${discordHook}`,
+      `https://discordapp.com${discordHook}`,
+      `https://ptb.discord.com${discordHook}`,
+      `https://canary.discord.com${discordHook.replace('/api/', '/api/v10/')}`,
+    ],
+    wrong: [
+      `https://x.discord.com${discordHook}`,
+      `https://discord.com${discordHook}?wait=true`,
+      `https://discord.com${discordHook}?thread_id=1`,
+      `https://discord.com${discordHook}/slack`,
+      `https://discord.com${discordHook}/messages/1`,
+      `https://discord.com${discordHook.replace('/api/', '/api/vx/')}`,
+      `https://discord.com${discordHook.replace('/123', '/@me')}`,
+    ],
+    read: readDiscord,
+    longest: 4_096,
+    accounts: ['discord:1234567890123456789', '1234567890123456789'],
+    looks: [
+      [
+        { body: { id: '1', name: 'sales', channel_id: '2', guild_id: '3' } },
+        { channelName: 'sales' },
+      ],
+      [
+        { body: { id: '1', name: null, channel_id: '2' } },
+        { accountId: 'discord:2', channelId: '2' },
+      ],
+      [discordError(404, 10015), undefined, { kind: 'refused', reason: 'code_10015' }],
+      [discordError(401, 50027), undefined, { kind: 'refused', reason: 'code_50027' }],
+      [discordError(403, 40333), undefined, { kind: 'unreachable', reason: 'code_40333' }],
+      [page, undefined, { kind: 'unreachable', reason: 'http_200' }],
+      [{ status: 429 }, undefined, { kind: 'unreachable', retryAfterMs: 60_000 }],
+    ],
+    outcomes: [
+      [{ body: { id: '1', channel_id: '2' } }, posted],
+      [discordError(404, 10015), broken('code_10015')],
+      [discordError(404, 10003), broken('code_10003')],
+      [discordError(404, 0), broken('discord_404')],
+      [{ ...page, status: 404 }, broken('discord_404')],
+      [discordError(401, 50027), broken('code_50027')],
+      [discordError(400, 220001), broken('code_220001')],
+      [discordError(400, 50006), unfit('code_50006')],
+      [discordError(400, 50035), unfit('code_50035')],
+      [discordError(413, 40005), unfit('code_40005')],
+      [{ ...page, status: 413 }, unfit('http_413')],
+      [discordError(401, 0), failed('http_401')],
+      [discordError(403, 40333), failed('code_40333')],
+      [{ ...page, status: 403 }, failed('http_403')],
+      [{ status: 503 }, failed('http_503')],
+      [page, failed('http_200')],
+      [{ status: 429, body: discordWaits(1.5) }, waits(1_500)],
+      [{ status: 429, headers: { 'Retry-After': '7' }, body: discordWaits(6.4) }, waits(7_000)],
+      [{ ...page, status: 429 }, waits(60_000)],
     ],
   },
 ]

@@ -29,6 +29,9 @@ const hostile = [
   '&amp; &#64;all {{DATE(2020-01-01)}} \\ ``` ~~~ C:\\dir \\\\srv\\x *b* _i_ ~s~ `c` ![i](http://x/y.png) $MM_EMAIL0$',
   'https://evil.example/x www.evil.example evil.com/x www3.1 tel:123 a@b.example <https://evil|text>',
   ':tada: :) ;) :/ x-d <3 </3 $x$ $5 #tag ~town-square @user. _@user \u202E',
+  ':x: <t:0> <t:0:f> <#12345678901234567> <@&12345678901234567> <a:xy:12345678901234567> </x:12345678901234567> <id:guide>',
+  'discord.gg/x ||s|| a[b a][b ]( [c](d) \\[x](http://evil) ¯\\_(ツ)_/¯',
+  '-# x\n  # y\n>>> z',
   'x\n- a\n+ b\n1. c\n2) d\n===\nx\n---\n# e\n> f\n| g | h |\n|---|---|\n[1]: http://evil',
 ]
 
@@ -89,7 +92,7 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     })
     let fits = 1
     for (let step = 2 ** 15; step >= 1; step /= 2) if (chat.fits(long(fits + step))) fits += step
-    expect(fits).toBeGreaterThan(15_000)
+    expect(fits).toBeGreaterThanOrEqual(each.longest)
     expect(accepts(long(fits))).toBe(true)
     expect(accepts(long(fits + 4_000))).toBe(false)
   })
@@ -138,8 +141,8 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     ),
     at(`https://${host.toUpperCase()}`),
     at(`https://${host.replace('.', '。')}`),
-    at(`https://${host.replace('a', 'ａ')}`),
-    at(`https://${host.replace('a', 'а')}`),
+    at(`https://${host.replace('o', 'ｏ')}`),
+    at(`https://${host.replace('o', 'о')}`),
     at(`https://${host.replace('.', '\u00AD.')}`),
     at(`https://${host.replace('.', '%2e')}`),
     at(`https:/${host}`),
@@ -201,11 +204,11 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
       expect(server.calls).toHaveLength(1)
     })
 
-    test.each(each.looks ?? [])('to a question with %j', async (answer, error) => {
+    test.each(each.looks ?? [])('to a question with %j', async (answer, tells, error) => {
       server.answers = { [pathname]: answer }
       const asked = open().check?.(secrets(), 'C1')
-      if (error === undefined) await expect(asked).resolves.toEqual({})
-      else await expect(asked).rejects.toMatchObject(error)
+      if (tells === undefined) await expect(asked).rejects.toMatchObject(error ?? {})
+      else await expect(asked).resolves.toMatchObject(tells)
     })
 
     test('only where the settings allow it', async () => {

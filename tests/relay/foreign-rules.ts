@@ -1,4 +1,5 @@
 import { createRequire } from 'node:module'
+import discordMarkdown from 'discord-markdown-parser'
 import { marked, type Token } from 'marked'
 import { expect } from 'vitest'
 
@@ -109,4 +110,62 @@ export function readMarkdown(json: object): Shown {
   // The server looks for mentions in the text that is shown.
   expect(shown).not.toMatch(/@[\p{L}\p{N}:._-]/u)
   return { text: shown.replaceAll('\u200B', ''), links }
+}
+
+interface DiscordNode {
+  type: string
+  content?: string | DiscordNode[]
+  target?: string
+  name?: string
+  timestamp?: string
+}
+
+/** What Discord finds in a text beside what this parser knows: lists, invitations without a scheme, emojis. */
+const discordAdds = [/^\s*([-*+]|\d+\.)\s/m, /discord\.gg\//i, /:\w+:/]
+
+function readDiscordText(text: string): Shown {
+  const links: string[] = []
+  function read(node: DiscordNode): string {
+    const { type, content = '' } = node
+    if (type === 'br') return '\n'
+    if (type === 'twemoji') return node.name ?? ''
+    if (type === 'timestamp') {
+      const iso = new Date(Number(node.timestamp) * 1000).toISOString()
+      return `${iso.slice(0, 10)} ${iso.slice(11, 16)} UTC`
+    }
+    if (type === 'link') links.push(node.target ?? '')
+    else if (!/^(text|escape|strong)$/.test(type)) throw new Error(type)
+    const shown = typeof content === 'string' ? content : content.map(read).join('')
+    // In them, we replace brackets that have no pair.
+    return type === 'link' ? shown.replaceAll('［', '[').replaceAll('］', ']') : shown
+  }
+  // Neither addresses of links nor dates count. They are not in the text that is shown.
+  const source = text.replaceAll(/\]\(https?:[^()]*\)|<t:-?\d+:[fD]>/g, '')
+  for (const pattern of discordAdds) expect(source).not.toMatch(pattern)
+  // Of embeds: only they and webhooks have links.
+  const shown = (discordMarkdown(text, 'extended') as DiscordNode[]).map(read).join('')
+  return { text: shown, links }
+}
+
+/** https://docs.discord.com/developers/resources/webhook#execute-webhook */
+export function readDiscord(json: object): Shown {
+  const { content, embeds, username, flags, allowed_mentions, ...others } = json as {
+    content: string
+    username: string
+    allowed_mentions: object
+    flags?: number
+    embeds?: [{ description: string; footer?: { text: string } }]
+  }
+  expect(others).toEqual({})
+  expect(allowed_mentions).toEqual({ parse: [] })
+  const notified = readDiscordText(content)
+  expect(notified.links).toEqual([])
+  if (embeds === undefined) {
+    expect(flags).toBe(4)
+    return notified
+  }
+  expect([flags, embeds.length]).toEqual([undefined, 1])
+  const [{ description, footer }] = embeds
+  const { text, links } = readDiscordText(description)
+  return { text: [text, ...(footer ? [footer.text] : [])].join('\n'), links }
 }

@@ -1,6 +1,17 @@
 import { describe, expect, test } from 'vitest'
 import { createRateLimits, rateLimits } from '../../server/http/rate-limit.ts'
 import { logTo } from '../../server/log.ts'
+<<<<<<< HEAD
+=======
+import { createChecks } from '../../server/people/checks.ts'
+import { openSecrets } from '../../server/people/connections.ts'
+import { recordRefusal } from '../../server/people/refusals.ts'
+import { type AddressChat, createByAddress } from '../../server/providers/by-address.ts'
+import { type AddressSettings, defaultTimeouts } from '../../server/providers/calls.ts'
+import { discord } from '../../server/providers/discord/discord.ts'
+import { createTeams, teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
+import type { Chat } from '../../server/providers/provider.ts'
+>>>>>>> w-discord
 import {
   appUrl,
   type Browser,
@@ -180,3 +191,101 @@ test('the tries of one client are limited, and the page says so', async () => {
   expect([answer.status, harness.calls.length]).toEqual([429, 1])
   expect(Number(answer.headers.get('Retry-After'))).toBeGreaterThan(0)
 })
+<<<<<<< HEAD
+=======
+
+describe('checks', () => {
+  /** Connects by an address of the chat. @returns a function that checks the connection once, and what is stored then. */
+  async function connectTo(chat: AddressChat) {
+    const { database, vault } = harness
+    const provider = createByAddress(chat, settings, defaultTimeouts)
+    const one = openBrowser({ app: withProvider(provider) })
+    answerPosts(() => Response.json({ id: '1', channel_id: '2' }))
+    const back = wayBack(await submit(one, { state: await begin(one), address }))
+    expect((await comeBack(one, back.searchParams)).status).toBe(204)
+    harness.calls.length = 0
+    return async (changes: Partial<typeof connections.$inferInsert> = {}) => {
+      const providers = { ...harness.providers, [id]: provider }
+      const sendLastAgain = async () => false
+      const checks = createChecks(
+        { database, vault, providers, log: logTo(() => {}), sendLastAgain },
+        { pollMs: 10, askAgainMs: 10 },
+      )
+      await database.update(connections).set({ ...changes, checkedAt: new Date(0) })
+      checks.start()
+      await vi.waitFor(async () => {
+        const [row] = await stored()
+        expect(row?.checkedAt.getTime()).toBeGreaterThan(0)
+      }, 20_000)
+      // It waits for the check that has begun.
+      await checks.stop()
+      const [row] = await stored()
+      return row
+    }
+  }
+
+  test('never call an address again after a final refusal', async () => {
+    const check = await connectTo({
+      ...teams,
+      look: { request: { method: 'get' }, read: ({ status }) => (status === 200 ? {} : undefined) },
+      finalReasons: new Set(['http_404']),
+    })
+    answerPosts(() => new Response('', { status: 404 }))
+    for (let day = 1; day <= 3; day++) {
+      expect(await check()).toMatchObject({ brokenReason: 'http_404', askAgainAt: null })
+    }
+    expect(harness.calls).toHaveLength(1)
+  })
+
+  // With an address that this server may call.
+  const discordHere: AddressChat = { ...discord, id, path: teams.path }
+  const discordAnswers = (status: number, code: number) =>
+    answerPosts(() => Response.json({ message: 'No.', code }, { status }))
+
+  test.each([10015, 10003, 0])(
+    'never call a webhook of Discord again after 404 (%i)',
+    async (code) => {
+      const check = await connectTo(discordHere)
+      discordAnswers(404, code)
+      for (let day = 1; day <= 3; day++) {
+        expect(await check()).toMatchObject({ brokenSince: expect.any(Date), askAgainAt: null })
+      }
+      expect(harness.calls).toHaveLength(1)
+    },
+  )
+
+  test.each([10015, 10003, 0])('nor if a message got 404 (%i)', async (code) => {
+    const check = await connectTo(discordHere)
+    discordAnswers(404, code)
+    const { post, finalReasons } = createByAddress(discordHere, settings, defaultTimeouts)
+    const secrets = { accessToken: '', incomingWebhookUrl: address }
+    const outcome = await post(secrets, '2', { text: 'x', paragraphs: [], footer: [] }, [])
+    const [row] = await stored()
+    if (outcome.kind !== 'refused' || row === undefined) throw new Error(outcome.kind)
+    const { reason } = outcome
+    const isFinal = finalReasons?.has(reason) === true
+    await recordRefusal(harness.database, row, reason, { afterMs: 10, isFinal })
+    for (let day = 1; day <= 3; day++) {
+      expect(await check()).toMatchObject({ brokenReason: reason, askAgainAt: null })
+    }
+    expect(harness.calls).toHaveLength(1)
+  })
+
+  test('ask again after another refusal of Discord', async () => {
+    const check = await connectTo(discordHere)
+    discordAnswers(401, 50027)
+    await check({ brokenReason: 'code_50027', brokenSince: new Date() })
+    expect(harness.calls).toHaveLength(1)
+  })
+
+  test('that cannot ask say nothing: only a message does', async () => {
+    const check = await connectTo(teams)
+    const askAgainAt = new Date('2099-01-01')
+    expect(await check({ askAgainAt })).toMatchObject({ askAgainAt, brokenSince: null })
+    const broken = { brokenReason: 'http_404', brokenSince: new Date(), askAgainAt: null }
+    // The next message is tried.
+    expect(await check(broken)).toMatchObject({ ...broken, askAgainAt: expect.any(Date) })
+    expect(harness.calls).toEqual([])
+  })
+})
+>>>>>>> w-discord

@@ -1,0 +1,99 @@
+import {
+  integer,
+  nullish,
+  number,
+  object,
+  parseJson,
+  pipe,
+  regex,
+  safeParse,
+  string,
+} from 'valibot'
+import project from '../../../package.json' with { type: 'json' }
+import { type AddressChat, type Answer, createByAddress } from '../by-address.ts'
+import { type AddressSettings, askedWaitMs, defaultTimeouts } from '../calls.ts'
+import type { Chat } from '../provider.ts'
+import { fits, messageOf } from './message.ts'
+
+const snowflake = pipe(string(), regex(/^\d{1,20}$/))
+/** A webhook or a message. */
+const accepted = pipe(string(), parseJson(), object({ id: snowflake }))
+const webhook = pipe(
+  string(),
+  parseJson(),
+  object({ channel_id: snowflake, name: nullish(string()) }),
+)
+const errorAnswer = pipe(string(), parseJson(), object({ code: pipe(number(), integer()) }))
+const limited = pipe(string(), parseJson(), object({ retry_after: number() }))
+
+const isGone = 'the webhook was deleted. Make a new one'
+
+/** The name of an error: the code of Discord's answer, as in 'code_10015'. */
+function failure({ status, body }: Answer): string | undefined {
+  if (status >= 200 && status < 300 && safeParse(accepted, body).success) return undefined
+  const { success, output } = safeParse(errorAnswer, body)
+  const name = success && output.code > 0 ? `code_${output.code}` : `http_${status}`
+  // After any 404, Discord wants no further call.
+  return status !== 404 || discord.finalReasons?.has(name) ? name : 'discord_404'
+}
+
+// https://docs.discord.com/developers/topics/opcodes-and-status-codes#json
+export const discord: AddressChat = {
+  id: 'discord',
+  steps: [
+    'In Discord on a computer, open the settings of the channel with the gear beside its name. It must be a text channel, not a forum.',
+    'Choose Integrations, then Webhooks, then New Webhook. If Integrations is missing, ask somebody who may manage webhooks.',
+    'Name the webhook like the channel: Dealbell shows this name.',
+    'Choose Copy Webhook URL, and paste it here.',
+  ],
+  path: /^\/api\/(?:v\d{1,2}\/)?webhooks\/\d{15,20}\/[\w-]{20,200}$/,
+  /** Without `wait`, Discord answers before it has posted. */
+  request(message, _, address) {
+    const url = new URL(address)
+    url.searchParams.set('wait', 'true')
+    return { url, json: messageOf(message) }
+  },
+  // Without such a header, Cloudflare may refuse the call.
+  headers: {
+    'User-Agent': `DiscordBot (https://github.com/dealbell/dealbell, ${project.version})`,
+  },
+  confirms: true,
+  failure,
+  brokenReasons: {
+    code_10015: isGone,
+    discord_404: isGone,
+    code_10003: 'the channel of the webhook was deleted. Make a webhook in another channel',
+    code_50027: 'the address is not complete. Copy the whole address again, or make a new webhook',
+    code_220001:
+      'the webhook is in a forum, in which Dealbell cannot post. Make a webhook in a text channel',
+  },
+  finalReasons: new Set(['code_10015', 'code_10003', 'discord_404']),
+  // 50006: it is empty. 50035: a field is wrong or too long. 40005: it is too large.
+  refusesMessage: new Set(['code_50006', 'code_50035', 'code_40005', 'http_413']),
+  defaultWaitMs: 60_000,
+  waitMs({ headers, body }) {
+    const { success, output } = safeParse(limited, body)
+    const inBody = new Headers({ 'Retry-After': success ? `${output.retry_after}` : '' })
+    return askedWaitMs(headers, askedWaitMs(inBody, discord.defaultWaitMs))
+  },
+  // Users have measured 30 messages in 60 seconds for a channel, which all its webhooks share.
+  // https://github.com/discord/discord-api-docs/issues/6753
+  pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },
+  fits,
+  account({ pathname }) {
+    const id = pathname.split('/').at(-2) ?? ''
+    return { accountId: `discord:${id}`, channelId: id }
+  },
+  look: {
+    request: { method: 'get' },
+    read({ status, body }) {
+      const { success, output } = safeParse(webhook, body)
+      if (status !== 200 || !success) return undefined
+      const { channel_id: channelId, name } = output
+      return { accountId: `discord:${channelId}`, channelId, channelName: name ?? undefined }
+    },
+  },
+}
+
+export const createDiscord = (settings: AddressSettings, timeouts = defaultTimeouts): Chat =>
+  createByAddress(discord, settings, timeouts)
