@@ -4,8 +4,10 @@ import { connections } from '../../server/database/schema.ts'
 import { logTo } from '../../server/log.ts'
 import { createChecks } from '../../server/people/checks.ts'
 import { openSecrets } from '../../server/people/connections.ts'
+import { recordRefusal } from '../../server/people/refusals.ts'
 import { type AddressChat, createByAddress } from '../../server/providers/by-address.ts'
 import { defaultTimeouts } from '../../server/providers/calls.ts'
+import { discord } from '../../server/providers/discord/discord.ts'
 import { teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
 import { type Browser, browser, fromAddress, openBrowser, refusal, storedIn } from './harness.ts'
 import { accepted, id, secret, sharePasting, wayBack } from './pasting.ts'
@@ -168,7 +170,7 @@ describe('checks', () => {
     const { database, vault } = harness
     const provider = createByAddress(chat, settings, defaultTimeouts)
     const one = openBrowser({ app: withProvider(provider) })
-    answerPosts(() => new Response())
+    answerPosts(() => Response.json({ id: '1', channel_id: '2' }))
     const back = wayBack(await submit(one, { state: await begin(one), address }))
     expect((await comeBack(one, back.searchParams)).status).toBe(204)
     harness.calls.length = 0
@@ -202,6 +204,47 @@ describe('checks', () => {
     for (let day = 1; day <= 3; day++) {
       expect(await check()).toMatchObject({ brokenReason: 'http_404', askAgainAt: null })
     }
+    expect(harness.calls).toHaveLength(1)
+  })
+
+  // With an address that this server may call.
+  const discordHere: AddressChat = { ...discord, id, path: teams.path }
+  const discordAnswers = (status: number, code: number) =>
+    answerPosts(() => Response.json({ message: 'No.', code }, { status }))
+
+  test.each([10015, 10003, 0])(
+    'never call a webhook of Discord again after 404 (%i)',
+    async (code) => {
+      const check = await connectTo(discordHere)
+      discordAnswers(404, code)
+      for (let day = 1; day <= 3; day++) {
+        expect(await check()).toMatchObject({ brokenSince: expect.any(Date), askAgainAt: null })
+      }
+      expect(harness.calls).toHaveLength(1)
+    },
+  )
+
+  test.each([10015, 10003, 0])('nor if a message got 404 (%i)', async (code) => {
+    const check = await connectTo(discordHere)
+    discordAnswers(404, code)
+    const { post, finalReasons } = createByAddress(discordHere, settings, defaultTimeouts)
+    const secrets = { accessToken: '', incomingWebhookUrl: address }
+    const outcome = await post(secrets, '2', { text: 'x', paragraphs: [], footer: [] }, [])
+    const [row] = await stored()
+    if (outcome.kind !== 'refused' || row === undefined) throw new Error(outcome.kind)
+    const { reason } = outcome
+    const isFinal = finalReasons?.has(reason) === true
+    await recordRefusal(harness.database, row, reason, { afterMs: 10, isFinal })
+    for (let day = 1; day <= 3; day++) {
+      expect(await check()).toMatchObject({ brokenReason: reason, askAgainAt: null })
+    }
+    expect(harness.calls).toHaveLength(1)
+  })
+
+  test('ask again after another refusal of Discord', async () => {
+    const check = await connectTo(discordHere)
+    discordAnswers(401, 50027)
+    await check({ brokenReason: 'code_50027', brokenSince: new Date() })
     expect(harness.calls).toHaveLength(1)
   })
 

@@ -1,4 +1,5 @@
 import type { AddressChat } from '../../server/providers/by-address.ts'
+import { discord } from '../../server/providers/discord/discord.ts'
 import { googleChat } from '../../server/providers/google-chat/google-chat.ts'
 import { mattermost } from '../../server/providers/mattermost/mattermost.ts'
 import { teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
@@ -9,6 +10,7 @@ import {
   isAddressId,
 } from '../../server/providers/registry.ts'
 import type { StandInChat } from '../../stand-ins/by-address.ts'
+import { standInDiscord } from '../../stand-ins/discord/discord.ts'
 import { standInGoogleChat } from '../../stand-ins/google-chat/google-chat.ts'
 import { standInMattermost } from '../../stand-ins/mattermost/mattermost.ts'
 import { standInTeams } from '../../stand-ins/microsoft-teams/microsoft-teams.ts'
@@ -56,6 +58,15 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     standIn: standInGoogleChat,
     address: (channel) => `/v1/spaces/${channel}/messages?key=key&token=token`,
     mistake: { status: 403, code: 'PERMISSION_DENIED' },
+  },
+  discord: {
+    apartMs: 2 * second,
+    knowsIds: false,
+    closed: 'code_10015',
+    chat: discord,
+    standIn: standInDiscord,
+    address: (channel) => `/api/webhooks/1${channel.replace(/\D/g, '')}/${channel}`,
+    mistake: { status: 401, code: '50027' },
   },
   mattermost: {
     apartMs: second,
