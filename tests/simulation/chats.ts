@@ -28,7 +28,7 @@ interface KnownByAddress extends KnownChat {
   /** The path and query of the webhook of a channel. */
   address: (channel: string) => string
   /** The answer with which it refuses a webhook by mistake. */
-  mistake: { status: number; code: string }
+  mistake: { status: number; body: object }
 }
 
 const slack: KnownChat = { apartMs: second, closed: 'is_archived' }
@@ -42,7 +42,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     standIn: standInTeams,
     address: (channel) =>
       `/powerautomate/automations/direct/workflows/${channel}aaaa/triggers/manual/paths/invoke?sig=${channel}`,
-    mistake: { status: 401, code: 'DirectApiAuthorizationRequired' },
+    mistake: { status: 401, body: { error: { code: 'DirectApiAuthorizationRequired' } } },
   },
 }
 
@@ -108,8 +108,8 @@ export function closedAt(id: AddressId): Response {
 }
 
 export function mistakeAt(id: AddressId): Response {
-  const { status, code } = byAddress[id].mistake
-  return answer(status, { error: { code, status: code, message: 'Not allowed.' } })
+  const { status, body } = byAddress[id].mistake
+  return answer(status, body)
 }
 
 const answer = (status: number, body: object | string) =>
