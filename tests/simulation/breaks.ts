@@ -1,5 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are texts of the server's files.
 import { type RegisterHooksOptions, registerHooks } from 'node:module'
+import type { ChatId } from '../../server/providers/registry.ts'
 import type { Scene } from './crowd.ts'
 import type { SimulatedDatabase } from './database.ts'
 import type { Theme } from './faults.ts'
@@ -17,6 +18,8 @@ interface Break {
   to: string
   /** Plays only the seeds of this theme. */
   theme?: Theme
+  /** Plays only the seeds with this chat. */
+  chat?: ChatId
   /** Plays this scene of a crowd, and no seeds. */
   scene?: Scene
 }
@@ -95,6 +98,7 @@ export const breaks: readonly Break[] = [
     file: 'server/providers/microsoft-teams/microsoft-teams.ts',
     from: 'pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 }',
     to: 'pace: { channelMs: 1_000, perSecond: 5, burst: 20 }',
+    chat: 'microsoft-teams',
   },
   {
     name: 'webhook: a message is posted twice',
@@ -107,12 +111,14 @@ export const breaks: readonly Break[] = [
     file: 'server/providers/by-address.ts',
     from: 'reason === undefined && isPage',
     to: 'isPage === false',
+    chat: 'microsoft-teams',
   },
   {
     name: 'broken: a deleted webhook breaks nothing',
     file: 'server/providers/microsoft-teams/microsoft-teams.ts',
     from: "    WorkflowNotFound: 'the",
     to: "    Other: 'the",
+    chat: 'microsoft-teams',
   },
   {
     name: 'order: deliveries are taken as they were stored',
@@ -346,12 +352,12 @@ export async function printTable(
   { seeds, only }: { seeds: number; only: string },
 ): Promise<void> {
   registerHooks(hooks)
-  for (const [number, { name, theme, scene }] of breaks.entries()) {
+  for (const [number, { name, theme, chat, scene }] of breaks.entries()) {
     if (!name.startsWith(only)) continue
     const begun = process.cpuUsage()
     const found =
       scene === undefined
-        ? await findBySeed(database, number, theme, seeds)
+        ? await findBySeed(database, number, { theme, chat }, seeds)
         : await findByCrowd(database, number, scene)
     if (!applied.has(name)) throw new Error(`Nothing loads the file of '${name}'.`)
     const { user, system } = process.cpuUsage(begun)
@@ -362,12 +368,13 @@ export async function printTable(
 async function findBySeed(
   database: SimulatedDatabase,
   number: number,
-  theme: Theme | undefined,
+  only: { theme: Theme | undefined; chat: ChatId | undefined },
   seeds: number,
 ): Promise<string> {
   const { simulate }: typeof import('./simulate.ts') = await import(`./simulate.ts?break=${number}`)
   for (let seed = 1; seed <= seeds; seed++) {
-    if (theme !== undefined && planOf(seed).theme !== theme) continue
+    const { theme, chat } = planOf(seed)
+    if (theme !== (only.theme ?? theme) || chat !== (only.chat ?? chat)) continue
     const [broken] = (await simulate(database, seed)).broken
     if (broken !== undefined) return `seed ${seed}: ${broken}`
   }

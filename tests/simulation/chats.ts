@@ -34,7 +34,7 @@ interface KnownByAddress extends KnownChat {
   /** The path and query of the webhook of a channel. */
   address: (channel: string) => string
   /** The answer with which it refuses a webhook by mistake. */
-  mistake: { status: number; code: string }
+  mistake: { status: number; body: object }
 }
 
 const slack: KnownChat = { apartMs: second, closed: 'is_archived' }
@@ -48,7 +48,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     standIn: standInTeams,
     address: (channel) =>
       `/powerautomate/automations/direct/workflows/${channel}aaaa/triggers/manual/paths/invoke?sig=${channel}`,
-    mistake: { status: 401, code: 'DirectApiAuthorizationRequired' },
+    mistake: { status: 401, body: { error: { code: 'DirectApiAuthorizationRequired' } } },
   },
   'google-chat': {
     apartMs: 2 * second,
@@ -57,7 +57,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     chat: googleChat,
     standIn: standInGoogleChat,
     address: (channel) => `/v1/spaces/${channel}/messages?key=key&token=token`,
-    mistake: { status: 403, code: 'PERMISSION_DENIED' },
+    mistake: { status: 403, body: { error: { status: 'PERMISSION_DENIED' } } },
   },
   discord: {
     apartMs: 2 * second,
@@ -66,7 +66,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     chat: discord,
     standIn: standInDiscord,
     address: (channel) => `/api/webhooks/1${channel.replace(/\D/g, '')}/${channel}`,
-    mistake: { status: 401, code: '50027' },
+    mistake: { status: 401, body: { code: 50_027, message: 'Invalid Webhook Token' } },
   },
   mattermost: {
     apartMs: second,
@@ -75,7 +75,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     chat: mattermost,
     standIn: standInMattermost,
     address: (channel) => `/hooks/${channel.toLowerCase().padEnd(26, 'a')}`,
-    mistake: { status: 403, code: 'web.incoming_webhook.permissions.app_error' },
+    mistake: { status: 403, body: { id: 'web.incoming_webhook.permissions.app_error' } },
   },
 }
 
@@ -141,8 +141,8 @@ export function closedAt(id: AddressId): Response {
 }
 
 export function mistakeAt(id: AddressId): Response {
-  const { status, code } = byAddress[id].mistake
-  return answer(status, { id: code, error: { code, status: code, message: 'Not allowed.' } })
+  const { status, body } = byAddress[id].mistake
+  return answer(status, body)
 }
 
 const answer = (status: number, body: object | string) =>

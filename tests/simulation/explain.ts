@@ -30,7 +30,7 @@ export async function explain(database: SimulatedDatabase, failed: Run): Promise
 /** Finds the lines about the deals that a rule names, or about its channel. Looks into the database after the run. */
 function linesAbout(database: SimulatedDatabase, rule: string): RegExp {
   const deals = Array.from(rule.matchAll(/deal (\d+)/g), ([, deal]) => deal)
-  if (deals.length === 0) return new RegExp(/[\w:-]+\/\w+/.exec(rule)?.[0] ?? '^$')
+  if (deals.length === 0) return new RegExp(/[\w.:-]+\/[\w-]+/.exec(rule)?.[0] ?? '^$')
   const events = database.ask<{ id: number }>(
     'select id::int from deal_events where deal_id = any($1::text[])',
     [`{${deals.join()}}`],

@@ -170,7 +170,9 @@ export function createProcesses({
       for (const moment of is) seen.add(moment)
       for (const moment of ['next', 'claim'] as const) {
         if (!is.has(moment)) continue
-        const channel = parameters.find((each) => /^(T\d|[a-z-]+:\w+)\/\w+$/.test(String(each)))
+        const channel = parameters.find((each) =>
+          /^(T\d|[a-z-]+:[\w.-]+)\/[\w-]+$/.test(String(each)),
+        )
         world.step(owner, moment, String(channel))
       }
       if (is.has('pause')) {
