@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { ChatMessage, Part } from '../../server/providers/chat-message.ts'
+import { createDiscord } from '../../server/providers/discord/discord.ts'
 import { googleChat } from '../../server/providers/google-chat/google-chat.ts'
 import { type Change, dealRules } from '../../server/relay/decide/rules.ts'
 import { digestOf } from '../../server/relay/write/digest.ts'
@@ -30,7 +31,8 @@ const hostile = [
   'https://evil.example/x www.evil.example evil.com/x www3.1 tel:123 a@b.example <https://evil|text>',
   ':tada: :) ;) :/ x-d <3 </3 $x$ $5 #tag ~town-square @user. _@user \u202E',
   ':x: <t:0> <t:0:f> <#12345678901234567> <@&12345678901234567> <a:xy:12345678901234567> </x:12345678901234567> <id:guide>',
-  'discord.gg/x ||s|| a[b a][b ]( [c](d) \\[x](http://evil) ¯\\_(ツ)_/¯',
+  'discord.gg/x ||s|| ~~s~~ a[b a][b ]( [c](d) \\[x](http://evil) ¯\\_(ツ)_/¯',
+  'a[b',
   '-# x\n  # y\n>>> z',
   'x\n- a\n+ b\n1. c\n2) d\n===\nx\n---\n# e\n> f\n| g | h |\n|---|---|\n[1]: http://evil',
 ]
@@ -95,6 +97,17 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     expect(fits).toBeGreaterThanOrEqual(each.longest)
     expect(accepts(long(fits))).toBe(true)
     expect(accepts(long(fits + 4_000))).toBe(false)
+    for (const length of [1_904, 1_905, 2_000, 2_001, 2_049]) {
+      const some = 'x'.repeat(length)
+      for (const message of [
+        { ...long(1), text: some },
+        { ...long(1), footer: [some] },
+        { ...long(4_096), footer: [some] },
+        { text: some, paragraphs: [], footer: [] },
+      ]) {
+        expect(accepts(message) || !chat.fits(message)).toBe(true)
+      }
+    }
   })
 
   test('knows what shares a limit', () => {
@@ -221,6 +234,21 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
       await expect(create(settings).exchange(request)).rejects.toMatchObject({ reason })
     })
   })
+})
+
+test('Discord is asked to post before it answers, by a client that it knows', async () => {
+  const server = await openProvider({ body: { id: '1' } })
+  const origins = [server.url]
+  const settings = { origins, pageUrl: 'x', standInAddress: undefined, inUse: true, standIn: false }
+  const path = `/api/webhooks/1234567890123456789/${'x'.repeat(68)}`
+  const secrets = { accessToken: '', incomingWebhookUrl: server.url + path }
+  expect(await createDiscord(settings).post(secrets, '2', testMessage, [])).toEqual({
+    kind: 'posted',
+  })
+  const [{ call, headers } = {}] = server.calls
+  expect(call).toBe(`POST ${path}?wait=true`)
+  expect(headers?.['user-agent']).toMatch(/^DiscordBot \(https:\/\/[^ ]+, \d+\.\d+\.\d+\)$/)
+  await server.close()
 })
 
 test('Google Chat gets one id for each form of a message', () => {
