@@ -65,7 +65,8 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     closed: 'code_10015',
     chat: discord,
     standIn: standInDiscord,
-    address: (channel) => `/api/webhooks/1${channel.replace(/\D/g, '')}/${channel}`,
+    address: (channel) =>
+      `/api/webhooks/${channel.replace(/\D/g, '').padStart(17, '1')}/${channel.padEnd(20, '-')}`,
     mistake: { status: 401, body: { code: 50_027, message: 'Invalid Webhook Token' } },
   },
   mattermost: {

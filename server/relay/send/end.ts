@@ -124,7 +124,7 @@ export function createFailures({
         )
       } else {
         const { check } = providers[provider]
-        if (check === undefined) return reason === 'unreachable'
+        if (check === undefined) return /^(unreachable|http_50[234])$/.test(reason)
         await check(openSecrets(vault, connection), channelId)
       }
       return false
