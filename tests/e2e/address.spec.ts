@@ -7,7 +7,7 @@ import { expectNoFinding } from './axe.ts'
 import { test as base, connect, withServer } from './server.ts'
 
 /** The chats of which users paste an address. */
-const chats = ['Microsoft Teams', 'Discord']
+const chats = ['Microsoft Teams', 'Google Chat', 'Mattermost', 'Discord']
 const providers = createProviders(parseEnv({}).addressesAt(1).providers)
 
 const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })

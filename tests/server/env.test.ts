@@ -254,6 +254,18 @@ describe('a chat of which users paste an address', () => {
   const setting = 'MICROSOFT_TEAMS_WEBHOOK_ORIGINS'
   const of = (env: Record<string, string>) => parseEnv(env).addressesAt(3000).providers
 
+  test('that anybody can host needs its origin, except with a stand-in', () => {
+    const mattermost = { VITE_CHAT_NAME: 'Mattermost' }
+    const missing = /MATTERMOST_WEBHOOK_ORIGINS is missing. Set it to the origin of your Mattermost/
+    expect(() => of({ ...hubspot, ...mattermost })).toThrow(missing)
+    const named = { MATTERMOST_WEBHOOK_ORIGINS: 'https://chat.example.com' }
+    expect(of({ ...hubspot, ...mattermost, ...named }).mattermost).toMatchObject({
+      origins: ['https://chat.example.com'],
+      standIn: false,
+    })
+    expect(of(mattermost).mattermost.standIn).toBe(true)
+  })
+
   test('needs no client id beside a real CRM, and takes the place of Slack', () => {
     for (const APP_URL of ['http://localhost:3000', there.APP_URL]) {
       const providers = of({ ...hubspot, ...teams, APP_URL })
