@@ -45,6 +45,7 @@ await buildPage()
 await buildServer()
 await copy('server/database/migrations')
 await copy('stand-ins', (path) => !path.endsWith('.ts'))
+await copy('server/api/address-page.css')
 for (const each of [
   'LICENSE',
   'README.md',

@@ -42,7 +42,8 @@ function resultOf({
   nextTryAt,
 }: NonNullable<ReturnType<typeof useSendTest>['data']>): string {
   if (state === 'sent') {
-    return `${channel === null ? 'Sent.' : `Sent to ${channel}.`} ${reason === null ? '' : ended(reason)}`
+    const sent = channel === null ? 'Sent.' : `Sent to ${channel}.`
+    return reason === null ? sent : `${sent} ${ended(reason)}`
   }
   const parts = [reason, nextTryAt !== null && `next try at ${clockTime(nextTryAt)}`].filter(
     Boolean,

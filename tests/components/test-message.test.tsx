@@ -26,6 +26,7 @@ const refusal = { status: 409, code: 'not_connected', message: 'Connect both. <b
 test.each<[ActivityBackend['test'], string]>([
   [sent, 'Sent to #sales-floor.'],
   [{ ...sent, channel: null }, 'Sent.'],
+  [{ ...sent, reason: 'It is accepted' }, 'Sent to #sales-floor. It is accepted.'],
   [{ ...waits, reason: 'It is busy', nextTryAt: at }, `Waiting: It is busy, next try at ${time}.`],
   [waits, 'Waiting.'],
   [refusal, 'Connect both. <b>'],
