@@ -158,10 +158,11 @@ export function createWorld({
   }
 
   /** The answer of a chat by address, which takes the posts to its webhooks. */
-  async function answerOfWebhook(url: URL, body: string): Promise<Response | undefined> {
-    const webhook = webhookAt(url)
-    if (webhook === undefined) return
-    const { id: chat, channel } = webhook
+  async function answerOfWebhook(
+    { id: chat, channel }: NonNullable<ReturnType<typeof webhookAt>>,
+    url: URL,
+    body: string,
+  ): Promise<Response> {
     if (archived.has(channel)) return closedAt(chat)
     const read = await readAt(chat, url, body)
     if ('refused' in read) return read.refused
@@ -175,9 +176,10 @@ export function createWorld({
 
   /** The answer of a provider to a request that has reached it. */
   async function answerOf(request: Request, body: Buffer): Promise<Response> {
-    const { pathname, search } = new URL(request.url)
-    const ofWebhook = await answerOfWebhook(new URL(request.url), body.toString())
-    if (ofWebhook !== undefined) return ofWebhook
+    const url = new URL(request.url)
+    const { pathname, search } = url
+    const webhook = webhookAt(url)
+    if (webhook !== undefined) return await answerOfWebhook(webhook, url, body.toString())
     return await new Promise((resolve, reject) => {
       let head: ResponseInit = {}
       const response: OutsideResponse = {
@@ -208,8 +210,8 @@ export function createWorld({
       [channel],
     )
 
-  /** How many of the posts that the chat has accepted are known. */
-  let accepted = 0
+  /** The posts that the chat has accepted and that are known. Several may come at one moment. */
+  const known = new Set<(typeof outside.posts)[number]>()
   /** What the request has changed at the provider. */
   async function effect(
     call: ProviderCall,
@@ -225,11 +227,14 @@ export function createWorld({
     }
     if (path.endsWith('/auth.revoke')) endTokens(teamOf(token))
     if (path.endsWith('/external-install')) endTokens(ofToken.exec(token)?.[1] ?? '')
-    if (outside.posts.length === accepted) return
-    accepted = outside.posts.length
-    const post = outside.posts.at(-1)
+    if (outside.posts.length === known.size) return
+    const post = outside.posts.findLast(
+      (each) => !known.has(each) && channelOf(each) === call.channel,
+    )
+    if (post === undefined) return
+    known.add(post)
     // The page of a chat by address has shown that the channel gets messages.
-    if (post === undefined || isGreeting(post)) return
+    if (isGreeting(post)) return
     const channel = channelOf(post)
     const isExcused =
       isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
