@@ -1,7 +1,14 @@
 import ky from 'ky'
 import * as v from 'valibot'
 import { errorCode } from '../log.ts'
-import { type AddressSettings, askedWaitMs, counted, oneTry, type Timeouts } from './calls.ts'
+import {
+  type AddressSettings,
+  askedWaitMs,
+  counted,
+  countedPost,
+  oneTry,
+  type Timeouts,
+} from './calls.ts'
 import type { ChatMessage, MessageKey } from './chat-message.ts'
 import type { ByAddress, Chat, Names, Pace, PostOutcome, Secrets } from './provider.ts'
 import { ProviderError } from './provider-error.ts'
@@ -127,18 +134,6 @@ export function createByAddress(
         : { kind: 'failed', reason: 'unreachable', code: errorCode(error) }
     }
   }
-  const countedPost = (...of: Parameters<typeof post>) =>
-    counted(id, 'post', () => post(...of), {
-      ofAnswer: ({ kind }) =>
-        (
-          ({
-            posted: 'ok',
-            wait: 'rate_limited',
-            failed: 'unreachable',
-            refused: 'refused',
-          }) as const
-        )[kind],
-    })
 
   /** @throws ProviderError */
   async function lookAt(
@@ -168,7 +163,9 @@ export function createByAddress(
     standInAddress: settings.standInAddress,
     isAllowed: (text) => readAddress(text, settings, chat.path) !== undefined,
     async prove(address) {
-      if (look?.request.method !== 'get') return await countedPost(address, hello, [address])
+      if (look?.request.method !== 'get') {
+        return await countedPost(id, () => post(address, hello, [address]))
+      }
       try {
         await lookAt(address, 'check')
         return { kind: 'posted' }
@@ -215,7 +212,7 @@ export function createByAddress(
       check: async ({ incomingWebhookUrl }: Secrets) => await lookAt(incomingWebhookUrl, 'check'),
     }),
     post: ({ incomingWebhookUrl }, _, message, key) =>
-      countedPost(incomingWebhookUrl, message, key),
+      countedPost(id, () => post(incomingWebhookUrl, message, key)),
     brokenReasons: {
       ...chat.brokenReasons,
       [notAllowed]: `this server may no longer call the address of the webhook. Its ${name} addresses are set by whoever runs it`,

@@ -1,6 +1,6 @@
 import * as v from 'valibot'
 import { type CallOutcome, countCall } from '../watch/metrics.ts'
-import { longestWaitMs } from './provider.ts'
+import { longestWaitMs, type PostOutcome } from './provider.ts'
 import { ProviderError } from './provider-error.ts'
 import type { AddressId, OAuthId, ProviderId } from './registry.ts'
 
@@ -112,6 +112,15 @@ export async function counted<Answer>(
     throw error
   }
 }
+
+/** Counts a post by what became of it. */
+export const countedPost = (provider: ProviderId, post: () => Promise<PostOutcome>) =>
+  counted(provider, 'post', post, {
+    ofAnswer: ({ kind }) =>
+      (
+        ({ posted: 'ok', wait: 'rate_limited', failed: 'unreachable', refused: 'refused' }) as const
+      )[kind],
+  })
 
 export function outcomeOfError(error: unknown): CallOutcome {
   if (!(error instanceof ProviderError)) return 'unreachable'

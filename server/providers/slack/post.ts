@@ -2,7 +2,7 @@ import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@s
 import ky, { HTTPError } from 'ky'
 import { createCache } from '../../cache.ts'
 import { errorCode } from '../../log.ts'
-import { counted, oneTry, type Timeouts } from '../calls.ts'
+import { countedPost, oneTry, type Timeouts } from '../calls.ts'
 import { uuidOf } from '../message-id.ts'
 import type { Chat, PostOutcome } from '../provider.ts'
 import { slackMessage } from './blocks.ts'
@@ -44,7 +44,7 @@ export function createSlackPost(
 
       let byWebhook: PostOutcome | undefined
       if (webhook !== undefined && now() < (webhookFirst.get(webhook) ?? 0)) {
-        byWebhook = await countedPost(() => postToWebhook(webhook, message, leftMs()))
+        byWebhook = await countedPost('slack', () => postToWebhook(webhook, message, leftMs()))
         if (byWebhook.kind === 'posted' || byWebhook.kind === 'wait') return byWebhook
         // The next message begins with the bot. Only if Slack refused the webhook is it certain that
         // this message was not posted.
@@ -54,7 +54,9 @@ export function createSlackPost(
 
       const id = uuidOf(...key, message.text, message.blocks)
       const tryBot = (id: string) =>
-        countedPost(() => postAsBot(client(accessToken, leftMs()), channelId, { ...message, id }))
+        countedPost('slack', () =>
+          postAsBot(client(accessToken, leftMs()), channelId, { ...message, id }),
+        )
       let byBot = await tryBot(id)
       // Slack knows the id, but no message of it. With another id, it posts the message.
       if (byBot.kind === 'refused' && unknownId.has(byBot.reason)) {
@@ -63,7 +65,7 @@ export function createSlackPost(
       const isNoMember = byBot.kind === 'refused' && needsMembership.has(byBot.reason)
       if (!isNoMember || webhook === undefined) return byBot
       if (byWebhook !== undefined) return byWebhook
-      const outcome = await countedPost(() => postToWebhook(webhook, message, leftMs()))
+      const outcome = await countedPost('slack', () => postToWebhook(webhook, message, leftMs()))
       if (outcome.kind === 'posted') webhookFirst.set(webhook, now() + webhookFirstMs)
       return outcome
     },
@@ -83,14 +85,6 @@ const plain = ({ text, blocks }: SlackMessage) => ({
   unfurl_links: false,
   unfurl_media: false,
 })
-
-const countedPost = (post: () => Promise<PostOutcome>) =>
-  counted('slack', 'post', post, {
-    ofAnswer: ({ kind }) =>
-      (
-        ({ posted: 'ok', wait: 'rate_limited', failed: 'unreachable', refused: 'refused' }) as const
-      )[kind],
-  })
 
 async function postAsBot(
   { chat }: ReturnType<SlackClient>,
