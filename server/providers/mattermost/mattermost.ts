@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { object, parseJson, pipe, safeParse, string } from 'valibot'
 import { type AddressChat, type Answer, createByAddress } from '../by-address.ts'
 import { type AddressSettings, askedWaitMs, defaultTimeouts } from '../calls.ts'
@@ -65,7 +65,7 @@ export const mattermost: AddressChat = {
   fits: (message) => textOf(message).length <= mostCharacters,
   // All channels of a server share its limit. The webhook's id is its secret.
   account({ host, pathname }) {
-    const channelId = createHash('sha256').update(pathname).digest('hex').slice(0, 32)
+    const channelId = hash('sha256', pathname, 'hex').slice(0, 32)
     return { accountId: `mattermost:${host}`, accountName: host, channelId }
   },
   // No channel can have this name. Mattermost looks for it only after it has found the webhook.

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { object, parseJson, pipe, safeParse, string } from 'valibot'
 import { type AddressChat, createByAddress } from '../by-address.ts'
 import { type AddressSettings, defaultTimeouts } from '../calls.ts'
@@ -53,10 +53,8 @@ export const teams: AddressChat = {
   fits: (message) => Buffer.byteLength(JSON.stringify(card(message))) <= mostBytes,
   // Two people who paste one address have one channel. Nothing else is known of it.
   account({ pathname }) {
-    const workflow = createHash('sha256')
-      .update(pathname.toLowerCase().replace(/\/$/, ''))
-      .digest('hex')
-      .slice(0, 32)
+    const path = pathname.toLowerCase().replace(/\/$/, '')
+    const workflow = hash('sha256', path, 'hex').slice(0, 32)
     return { accountId: `microsoft-teams:${workflow}`, channelId: workflow }
   },
 }
