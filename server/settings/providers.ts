@@ -11,6 +11,7 @@ import {
   isAddressId,
   isChatId,
   mainSettingOf,
+  named,
   type OAuthId,
   oauthIds,
   type ProviderId,
@@ -127,7 +128,7 @@ function unsafeStandIns(env: Env, used: readonly ProviderId[]): string[] {
       `${standIns.map(mainSettingOf).join(' and ')} ${standIns.length === 1 ? 'is' : 'are'} missing, and ${why.elsewhere} is not on this machine: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set ${standIns.length === 1 ? 'it' : 'them'}, ${unless}.`,
     ]
   }
-  const others = why.real.map((id) => registry[id].name).join(' and ')
+  const others = named(why.real).join(' and ')
   return standIns.map((id) => {
     const { name, role } = registry[id]
     const risk =
@@ -153,7 +154,7 @@ function unknownProviders(env: Env): string[] {
   ) => {
     const { id, name } = shownIn(env, setting)
     if (known.some((each) => each === id)) return []
-    const names = new Intl.ListFormat('en-GB').format(known.map((each) => registry[each].name))
+    const names = new Intl.ListFormat('en-GB').format(named(known))
     const [only, one] =
       known.length === 1 ? [`this ${role}`, 'that'] : [`these ${role}s`, 'one of them']
     return `${setting} is '${name}', but this server knows only ${only}: ${names}. Set it to ${one}, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.`
