@@ -1,5 +1,4 @@
 import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
-import { useCallback } from 'react'
 import { endpoints, rulesAnswer, type SaveRulesBody } from '../../contract/endpoints.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
 import { call, getJson } from './client.ts'
@@ -59,18 +58,15 @@ export function useRuleSelection() {
   const saved = useRules().data?.rules ?? []
 
   /** Adds or removes a rule. Does nothing if the user cannot tick this rule now (§5). */
-  const toggle = useCallback(
-    (id: string): void => {
-      if (!availableRuleIds.has(id)) return
-      const changes = draftOf(queryClient)
-      const { saved, isCertain } = savedRules(queryClient)
-      const isTicked = changes[id] ?? saved.includes(id)
-      setDraft(queryClient, { ...changes, [id]: !isTicked })
-      // Otherwise the user may take back what the server has stored, and the page does not know it.
-      if (isCertain && !isSaving(queryClient)) dropSavedChanges(queryClient, saved)
-    },
-    [queryClient],
-  )
+  function toggle(id: string): void {
+    if (!availableRuleIds.has(id)) return
+    const changes = draftOf(queryClient)
+    const { saved, isCertain } = savedRules(queryClient)
+    const isTicked = changes[id] ?? saved.includes(id)
+    setDraft(queryClient, { ...changes, [id]: !isTicked })
+    // Otherwise the user may take back what the server has stored, and the page does not know it.
+    if (isCertain && !isSaving(queryClient)) dropSavedChanges(queryClient, saved)
+  }
 
   return {
     selected: changed(saved, changes),
