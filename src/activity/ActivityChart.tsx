@@ -9,7 +9,9 @@ export function ActivityChart() {
   // The list is new when the page opens. Its numbers must not differ.
   const summary = useSummary({ refetchOnMount: 'always' })
   const headingId = useId()
-  const days = summary.data?.daily.slice(-summaryDays) ?? []
+  // Each date once, whatever the backend answers.
+  const byDate = new Map(summary.data?.daily.map((day) => [day.date, day]))
+  const days = [...byDate.values()].slice(-summaryDays)
   const total = (kind: 'sent' | 'failed') => days.reduce((sum, day) => sum + day[kind], 0)
   const highest = Math.max(0, ...days.map(({ sent, failed }) => sent + failed))
 
