@@ -46,6 +46,7 @@ await buildServer()
 await copy('server/database/migrations')
 await copy('stand-ins', (path) => !path.endsWith('.ts'))
 await copy('server/api/address-page.css')
+await copy('contract/colours.css')
 for (const each of [
   'LICENSE',
   'README.md',
