@@ -1,9 +1,10 @@
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
+import type { Html } from '../server/http/html-page.ts'
 import { notFromAnotherSite } from '../server/http/origin.ts'
 import { registry } from '../server/providers/registry.ts'
 import { channelPage, shownMessage } from './channel-page.ts'
-import { formFields, type Html, type Site } from './page.ts'
+import { formFields, type Site } from './page.ts'
 
 /** A call that posts a message. */
 interface Posted {

@@ -1,7 +1,8 @@
 import type { Context } from 'hono'
 import { html } from 'hono/html'
+import type { Html } from '../server/http/html-page.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
-import { type Html, type Site, standInPage } from './page.ts'
+import { type Site, standInPage } from './page.ts'
 
 /** The page of a channel of a stand-in chat. It looks for new messages by itself (channel.js). */
 export function channelPage(

@@ -1,7 +1,8 @@
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
+import type { Html } from '../server/http/html-page.ts'
 import type { ProviderSettings } from '../server/providers/calls.ts'
-import { formFields, type Html, type Site, standInPage } from './page.ts'
+import { formFields, type Site, standInPage } from './page.ts'
 
 type Fields = Readonly<Record<string, string>>
 

@@ -1,10 +1,8 @@
 import type { Context } from 'hono'
 import { html } from 'hono/html'
-import type { HtmlEscapedString } from 'hono/utils/html'
 import { ApiError } from '../server/http/errors.ts'
+import { type Html, htmlPage } from '../server/http/html-page.ts'
 import { isCrmId, type ProviderId, providerIds, registry } from '../server/providers/registry.ts'
-
-export type Html = HtmlEscapedString | Promise<HtmlEscapedString>
 
 /** What all pages of one stand-in have in common. */
 export interface Site {
@@ -31,28 +29,20 @@ export function standInPage({
   head?: Html
   children: Html
 }): Html {
-  return html`<!doctype html>
-<html lang="en">
-  <head>
-    <meta charset="utf-8">
-    <meta name="viewport" content="width=device-width, initial-scale=1">
-    <meta name="robots" content="noindex">
-    <title>${title}</title>
-    <link rel="stylesheet" href="/sandbox/style.css" crossorigin>
+  return htmlPage({
+    title,
+    head: html`<link rel="stylesheet" href="/sandbox/style.css" crossorigin>
     ${site && html`<link rel="icon" href="/sandbox/${site.id}/icon.svg" type="image/svg+xml">`}
-    ${head}
-  </head>
-  <body>
-    <header aria-label="Stand-in">
+    ${head}`,
+    body: html`<header aria-label="Stand-in">
       <p class="notice"><strong>Stand-in.</strong> ${notice}</p>
     </header>
     ${site && navigation(site)}
     <main aria-labelledby="title">
       <h1 id="title">${title}</h1>
       ${children}
-    </main>
-  </body>
-</html>`
+    </main>`,
+  })
 }
 
 function navigation({ appUrl, pages }: Site): Html {

@@ -3,10 +3,13 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { html, raw } from 'hono/html'
 import { policyWith } from '../../contract/page-headers.ts'
+import { type Html, htmlPage } from '../http/html-page.ts'
 import type { ByAddress } from '../providers/provider.ts'
 
 // The page needs no script. It looks like the dashboard, whose styles are of another build.
-const style = readFileSync(join(import.meta.dirname, 'address-page.css'), 'utf8')
+const style = ['../../contract/colours.css', 'address-page.css']
+  .map((file) => readFileSync(join(import.meta.dirname, file), 'utf8'))
+  .join('\n')
 
 export const addressPolicy = (appUrl: string) =>
   policyWith({
@@ -97,19 +100,10 @@ export const tooLargePage = (name: string) =>
       <p class="lead">Go back, and paste only the address of the webhook in ${name}.</p>`,
   )
 
-function page(title: string, main: ReturnType<typeof html>) {
-  return html`<!doctype html>
-<html lang="en">
-  <head>
-    <meta charset="utf-8">
-    <meta name="viewport" content="width=device-width, initial-scale=1">
-    <meta name="robots" content="noindex">
-    <title>${title} – Dealbell</title>
-    <link rel="icon" href="data:,">
-    <style>${raw(style)}</style>
-  </head>
-  <body>
-    <main>${main}</main>
-  </body>
-</html>`
-}
+const page = (title: string, main: Html) =>
+  htmlPage({
+    title: `${title} – Dealbell`,
+    head: html`<link rel="icon" href="data:,">
+    <style>${raw(style)}</style>`,
+    body: html`<main>${main}</main>`,
+  })

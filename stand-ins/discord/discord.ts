@@ -1,8 +1,8 @@
 import { html } from 'hono/html'
 import * as v from 'valibot'
+import type { Html } from '../../server/http/html-page.ts'
 import type { StandInChat } from '../by-address.ts'
 import { shownTime } from '../channel-page.ts'
-import type { Html } from '../page.ts'
 
 const text = (most: number) => v.pipe(v.string(), v.nonEmpty(), v.maxLength(most))
 const embed = v.strictObject({

@@ -1,10 +1,11 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
+import type { Html } from '../../server/http/html-page.ts'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { standInPolicy } from '../../server/http/safety-headers.ts'
 import { formatAmount } from '../../server/relay/decide/amount.ts'
 import { cut } from '../../server/relay/write/text.ts'
-import { formFields, type Html, standInPage } from '../page.ts'
+import { formFields, standInPage } from '../page.ts'
 import {
   type Change,
   currentOf,

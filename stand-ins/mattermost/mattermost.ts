@@ -1,7 +1,7 @@
 import { html } from 'hono/html'
 import * as v from 'valibot'
+import type { Html } from '../../server/http/html-page.ts'
 import type { StandInChat } from '../by-address.ts'
-import type { Html } from '../page.ts'
 
 const message = v.strictObject({
   text: v.pipe(v.string(), v.nonEmpty(), v.maxLength(16_383)),
