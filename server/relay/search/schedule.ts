@@ -23,7 +23,7 @@ import {
 } from './search.ts'
 
 /** The accounts that one process searches at the same time. Those whose CRM is away take a place for ten seconds. */
-const accountsAtOnce = 8
+export const accountsAtOnce = 8
 /** Longer than one wait and one call. If the process dies, another one takes the account then. */
 const leaseSeconds = 90
 /** After a shorter absence, nothing is searched earlier: the CRM repeats the webhooks that failed. */
