@@ -21,6 +21,7 @@ import { createStandInHubspot } from './hubspot/hubspot.ts'
 import { standInMattermost } from './mattermost/mattermost.ts'
 import { standInTeams } from './microsoft-teams/microsoft-teams.ts'
 import type { Site } from './page.ts'
+import { createStandInPipedrive } from './pipedrive/pipedrive.ts'
 import { createStandInSlack } from './slack/slack.ts'
 
 interface StandInOptions {
@@ -32,6 +33,7 @@ interface StandInOptions {
 
 const oauth: Record<OAuthId, (options: StandInOptions) => Hono> = {
   hubspot: createStandInHubspot,
+  pipedrive: createStandInPipedrive,
   slack: createStandInSlack,
 }
 

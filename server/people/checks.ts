@@ -79,7 +79,7 @@ function createCheck(
           await crm.stages(access)
           await crm.deal(access, '1', { history: 'stage', links: true })
         }
-        return await crm.names(access.accessToken).catch(() => ({}))
+        return await crm.names(access).catch(() => ({}))
       })
     }
     const { check } = providers[provider]

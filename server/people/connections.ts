@@ -19,6 +19,7 @@ const storedSecrets = v.object({
   refreshToken: v.exactOptional(v.string()),
   incomingWebhookUrl: v.exactOptional(v.string()),
   mayReadOwners: v.exactOptional(v.boolean()),
+  apiUrl: v.exactOptional(v.string()),
 })
 
 /**

@@ -43,7 +43,10 @@ export function createEndGrant(
     }
   }
 
-  async function uninstall(crm: Crm, removed: RemovedConnection): Promise<void> {
+  async function uninstall(
+    crm: Crm & Required<Pick<Crm, 'uninstall'>>,
+    removed: RemovedConnection,
+  ): Promise<void> {
     try {
       const secrets = openSecrets(vault, removed)
       const { accessToken } = endsSoon(removed) ? (await crm.refresh(secrets)).secrets : secrets
@@ -67,9 +70,13 @@ export function createEndGrant(
 
   return async function endGrant(removed) {
     const { provider } = removed
+    const crm = isCrmId(provider) ? providers[provider] : undefined
     // If the database does not say whether it is the last one, the app stays installed.
     const isLast = async () => !(await exists(ofAccount(removed)).catch(() => true))
-    if (isCrmId(provider) && (await isLast())) void uninstall(providers[provider], removed)
+    if (hasUninstall(crm) && (await isLast())) void uninstall(crm, removed)
     else await revoke(removed)
   }
 }
+
+const hasUninstall = (crm: Crm | undefined): crm is Crm & Required<Pick<Crm, 'uninstall'>> =>
+  crm?.uninstall !== undefined

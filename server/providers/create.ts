@@ -2,9 +2,10 @@ import type { AllSettings } from './calls.ts'
 import { createDiscord } from './discord/discord.ts'
 import { createGoogleChat } from './google-chat/google-chat.ts'
 import { createHubspot } from './hubspot/hubspot.ts'
-import type { CountSharedCall } from './hubspot/limiter.ts'
+import type { CountSharedCall } from './limiter.ts'
 import { createMattermost } from './mattermost/mattermost.ts'
 import { createTeams } from './microsoft-teams/microsoft-teams.ts'
+import { createPipedrive } from './pipedrive/pipedrive.ts'
 import type { Providers } from './provider.ts'
 import { createSlack } from './slack/slack.ts'
 
@@ -12,6 +13,7 @@ import { createSlack } from './slack/slack.ts'
 export function createProviders(settings: AllSettings, countShared?: CountSharedCall): Providers {
   return {
     hubspot: createHubspot(settings.hubspot, undefined, countShared),
+    pipedrive: createPipedrive(settings.pipedrive, undefined, countShared),
     slack: createSlack(settings.slack),
     discord: createDiscord(settings.discord),
     'microsoft-teams': createTeams(settings['microsoft-teams']),

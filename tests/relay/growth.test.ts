@@ -202,7 +202,7 @@ async function callsOf(
     'pick for a digest': (tx) => nextPage(tx, first, undefined),
     claim: (tx) => claim(tx, processId, group, [crm, chat], pace),
     'record sent': (tx) => record.recordSent(tx, group, pace),
-    'record what is said': (tx) => record.endSaid(tx, group),
+    'record what is said': (tx) => record.endSaid(tx, group, true),
     'record an end': (tx) =>
       record.recordEnd(tx, processId, group, { state: 'dead', reason: 'x', countTry: true }),
     'record a pause': async (tx) => {

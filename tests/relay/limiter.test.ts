@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { callLimit, createCallLimiter } from '../../server/providers/hubspot/limiter.ts'
+import { callLimit, createCallLimiter } from '../../server/providers/limiter.ts'
 import type { Urgency } from '../../server/providers/provider.ts'
 
 // The limiter waits with the fake timers.

@@ -87,11 +87,13 @@ export function createHubspotDeals(
       page.username === '' &&
       page.href.length <= longestUrl
     // In a message of Slack, `|` ends the address.
-    return isOfHubspot ? page.href.replaceAll('|', '%7C') : dealUrl(access.accountId, id)
+    return isOfHubspot
+      ? page.href.replaceAll('|', '%7C')
+      : dealUrl({ ...access, accountName: null }, id)
   }
 
   // The pages of deals and the consent page have the same origin.
-  const dealUrl = (accountId: string, dealId: string) =>
+  const dealUrl: Crm['dealUrl'] = ({ accountId }, dealId) =>
     `${settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')}/contacts/${accountId}/record/0-3/${dealId}`
 
   return {
@@ -101,7 +103,7 @@ export function createHubspotDeals(
     async deal(access, dealId, fields) {
       const query = new URLSearchParams({
         properties: properties.join(),
-        propertiesWithHistory: propertyNames[fields.history],
+        ...(fields.history && { propertiesWithHistory: propertyNames[fields.history] }),
         ...(fields.links && { associations: 'contacts,companies' }),
       })
       const path = `${dealsPath}/${encodeURIComponent(dealId)}?${query}`
@@ -125,7 +127,7 @@ export function createHubspotDeals(
         body: {
           inputs: asInputs(dealIds),
           properties,
-          propertiesWithHistory: [propertyNames[history]],
+          ...(history && { propertiesWithHistory: [propertyNames[history]] }),
         },
         mostBytes: mostHistoryBytes,
       })
@@ -159,7 +161,7 @@ export function createHubspotDeals(
 
 function dealOf(
   { id, properties, propertiesWithHistory }: DealAnswer,
-  history: DealProperty,
+  history: DealProperty | undefined,
   { linked, currency, url }: Pick<CrmDeal, 'linked' | 'currency' | 'url'>,
 ): CrmDeal {
   return {
@@ -171,7 +173,7 @@ function dealOf(
     ownerId: properties.hubspot_owner_id,
     closeDate: dateIn(properties.closedate),
     linked,
-    history: (propertiesWithHistory?.[propertyNames[history]] ?? [])
+    history: ((history && propertiesWithHistory?.[propertyNames[history]]) ?? [])
       .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
       .sort((a, b) => a.at.getTime() - b.at.getTime()),
   }

@@ -12,9 +12,9 @@ import {
   type Timeouts,
   understood,
 } from '../calls.ts'
+import { type CountSharedCall, callLimit, createCallLimiter, searchLimit } from '../limiter.ts'
 import type { CrmAccess } from '../provider.ts'
 import { answerTooLarge, ProviderError } from '../provider-error.ts'
-import { type CountSharedCall, callLimit, createCallLimiter, searchLimit } from './limiter.ts'
 
 // `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`. An error of
 // the CRM API need not have a `status`.

@@ -1,8 +1,8 @@
 import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
+import type { CountSharedCall } from '../limiter.ts'
 import type { Crm } from '../provider.ts'
 import { createHubspotDeals } from './deals.ts'
 import { createHubspotHttp } from './http.ts'
-import type { CountSharedCall } from './limiter.ts'
 import { createHubspotOAuth } from './oauth.ts'
 import { createHubspotSearch } from './search.ts'
 import { createHubspotNames } from './stages-and-owners.ts'
@@ -17,6 +17,7 @@ export function createHubspot(
   return {
     inUse: settings.inUse,
     standIn: settings.standIn,
+    readsAs: 'account',
     ...createHubspotOAuth(http, settings, timeouts),
     ...createHubspotDeals(http, settings),
     ...createHubspotSearch(http),

@@ -13,7 +13,7 @@ import { makeDueFrom } from '../schedule/channels.ts'
 
 export type CrmEvent = DealEvent & { crm: CrmId }
 
-/** HubSpot's webhooks and its history may give slightly different times for one change. */
+/** A CRM's webhooks and its history may give slightly different times for one change. */
 export const sameChangeMs = 60_000
 
 /** A user who gets the changes of an account. */
@@ -121,8 +121,8 @@ export async function insertEvents(
   const [inserted] = await rowsOf<{ count: number }>(
     tx,
     sql`with stored as (
-          insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at, found_by)
-          select key, crm, "accountId", "dealId", property, value, at, ${foundBy}::text
+          insert into deal_events (key, crm, account_id, deal_id, property, value, former, occurred_at, found_by)
+          select key, crm, "accountId", "dealId", property, value, former, at, ${foundBy}::text
           from ${itemsOf(events)} where not ${isReportedBy(foundBy === 'search' ? 'webhook' : 'search')}
           on conflict (key) do nothing
           returning id, crm, account_id, property, occurred_at
@@ -166,11 +166,13 @@ type FoundBy = 'webhook' | 'search'
 function itemsOf(events: readonly CrmEvent[]): SQL {
   // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
   // two events have the same time, the relay sends the one that was inserted first.
-  const rows = events
-    .toSorted(byTime)
-    .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
+  const rows = events.toSorted(byTime).map(({ occurredAt, former, ...event }) => ({
+    ...event,
+    at: occurredAt.toISOString(),
+    former: former === undefined ? null : JSON.stringify(former),
+  }))
   return sql`json_to_recordset(${JSON.stringify(rows)}::json) as item(
-    key text, crm text, "accountId" text, "dealId" text, property text, value text, at timestamptz)`
+    key text, crm text, "accountId" text, "dealId" text, property text, value text, former text, at timestamptz)`
 }
 
 /**

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { createCache } from '../../cache.ts'
-import type { CrmAccess, Urgency } from '../provider.ts'
-import { ProviderError } from '../provider-error.ts'
+import { createCache } from '../cache.ts'
+import type { CrmAccess, Urgency } from './provider.ts'
+import { ProviderError } from './provider-error.ts'
 
 /** Counts a call of any process (`CountCall` in database/call-counter.ts). */
 export type CountSharedCall = (key: string, most: number, intervalMs: number) => Promise<number>
