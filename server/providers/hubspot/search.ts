@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { timeOf } from '../crm-answers.ts'
 import type { Crm } from '../provider.ts'
 import { dealsPath } from './deals.ts'
 import type { HubspotHttp } from './http.ts'
@@ -54,10 +55,4 @@ export function createHubspotSearch({ read }: HubspotHttp): Pick<Crm, 'changedDe
       }
     },
   }
-}
-
-/** HubSpot's time. Undefined if a proxy has left it out. */
-function timeOf(headers: Headers): Date | undefined {
-  const ms = Date.parse(headers.get('Date') ?? '')
-  return Number.isNaN(ms) ? undefined : new Date(ms)
 }
