@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { callLimit, createCallLimiter } from '../../server/providers/limiter.ts'
+import { callLimit } from '../../server/providers/hubspot/limits.ts'
+import { createCallLimiter } from '../../server/providers/limiter.ts'
 import type { Urgency } from '../../server/providers/provider.ts'
 
 // The limiter waits with the fake timers.
@@ -54,7 +55,7 @@ test('while the database counts slowly, no call is made on its late word', async
     await clock.wait(1_501)
     return 0
   }
-  limiter = createCallLimiter(callLimit, clock, count)
+  limiter = createCallLimiter(callLimit, clock, { countCall: count })
   const refused = limiter.enter(access('fresh')).catch((error) => error)
   await advance(1_501)
   expect(await refused).toMatchObject({ reason: 'rate_limited', retryAfterMs: 1_000 })

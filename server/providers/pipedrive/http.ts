@@ -2,9 +2,10 @@ import ky, { type HTTPError } from 'ky'
 import * as v from 'valibot'
 import { askedWaitMs, oneTry, type ProviderSettings, type Timeouts } from '../calls.ts'
 import { answerOf, asProviderError, json } from '../crm-answers.ts'
-import { type CountSharedCall, createCallLimiter } from '../limiter.ts'
+import { createCallLimiter, type SharedCounts } from '../limiter.ts'
 import type { CrmAccess } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
+import { limit } from './limits.ts'
 
 /** What each call costs of the company's tokens of a day, and the scope that it needs, by Pipedrive's documents. */
 export const calls = {
@@ -47,9 +48,9 @@ interface CallOptions {
 export function createPipedriveHttp(
   settings: ProviderSettings,
   timeouts: Timeouts,
-  countShared?: CountSharedCall,
+  shared?: SharedCounts,
 ) {
-  const limiter = createCallLimiter(undefined, undefined, countShared)
+  const limiter = createCallLimiter(limit, undefined, shared)
 
   return {
     /** POSTs a form to the OAuth server. @throws ProviderError */
@@ -81,7 +82,7 @@ export function createPipedriveHttp(
       shape: v.GenericSchema<unknown, Answer>,
       { method = 'GET', body, timeoutMs = timeouts.callMs, learn }: CallOptions = {},
     ): Promise<Answer> {
-      await enter(access, calls[name].tokens)
+      await limiter.enter(access, calls[name].tokens)
       return await ofPipedrive('read', () => {
         const request = ky(`${access.apiUrl}/api/${path}`, {
           method,
@@ -98,10 +99,6 @@ export function createPipedriveHttp(
         throw error
       })
     },
-  }
-
-  function enter(access: CrmAccess, _tokens: number): Promise<void> {
-    return limiter.enter(access)
   }
 }
 

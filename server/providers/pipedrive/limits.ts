@@ -1,0 +1,29 @@
+import { countIn, type Limit } from '../limiter.ts'
+
+/** The largest subscription has 480 calls in two seconds. A larger number is that of another interval. */
+const mostCalls = 1_000
+
+/**
+ * Calls and tokens of one account, as in the smallest subscription, until Pipedrive's headers name other limits. Pipedrive
+ * counts calls for each user, and tokens for all programs of the company. The headers of the day are in no document, so they
+ * may be missing.
+ */
+export const limit: Readonly<Limit> = {
+  crm: 'pipedrive',
+  of: 'calls',
+  calls: 80,
+  intervalMs: 2_000,
+  shares: { fresh: 0.9, backlog: 0.8, spare: 0.4 },
+  dayTokens: 30_000,
+  read(headers) {
+    const calls = countIn(headers, 'x-ratelimit-limit')
+    return {
+      calls: calls !== undefined && calls <= mostCalls ? calls : undefined,
+      left: countIn(headers, 'x-ratelimit-remaining'),
+      day: {
+        most: countIn(headers, 'x-daily-ratelimit-token-limit'),
+        left: countIn(headers, 'x-daily-ratelimit-token-remaining'),
+      },
+    }
+  },
+}
