@@ -1,5 +1,5 @@
 import type { ChatId } from '../../server/providers/registry.ts'
-import { channelIn, drawChat, knownChat } from './chats.ts'
+import { type AccountPace, channelIn, drawChat, knownChat } from './chats.ts'
 import {
   type Between,
   drawFaults,
@@ -54,6 +54,8 @@ export interface Plan {
   theme: Theme
   /** All users have the same one. */
   chat: ChatId
+  /** A smaller pace of an account, which few channels reach. Undefined: the chat has its own. */
+  pace: AccountPace | undefined
   processes: number
   users: readonly PlannedUser[]
   moves: readonly PlannedMove[]
@@ -85,6 +87,17 @@ const bulk = { account: 3, users: 30, channel: 'T9/C9', deals: 100 }
 
 /** The seeds that once failed, by their faults, had Slack. With this number, they keep it (simulation.test.ts). */
 const chatSalt = 389
+/** With this number, they keep the pace of its account, too. */
+const paceSalt = 178
+
+/** In some runs, the accounts of the chat have a smaller pace than its own. */
+function drawPace(dice: Dice, { perSecond }: AccountPace): AccountPace | undefined {
+  if (!dice.chance(0.2) || perSecond < 1) return
+  return dice.oneOf([
+    { perSecond: 0.5, burst: 1 },
+    { perSecond: 1, burst: 2 },
+  ])
+}
 
 export function planOf(seed: number): Plan {
   const dice = new Dice(seed * 7_919)
@@ -200,6 +213,7 @@ export function planOf(seed: number): Plan {
     seed,
     theme,
     chat,
+    pace: drawPace(new Dice(seed * 7_919 + paceSalt), knownChat(chat).pace),
     processes,
     users,
     moves,
