@@ -103,6 +103,12 @@ export const breaks: readonly Break[] = [
     chat: 'microsoft-teams',
   },
   {
+    name: 'pace: each process counts alone',
+    file: `${relay}/schedule/pauses.ts`,
+    from: '((await countCall?.(`messages ${account}`, burst, burst * intervalMs)) ?? 0)',
+    to: '0',
+  },
+  {
     name: 'webhook: a message is posted twice',
     file: 'server/providers/by-address.ts',
     from: "return outcomeOf(await ask(url, { method: 'post', json }))",

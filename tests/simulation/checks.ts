@@ -90,6 +90,7 @@ export function check(played: Played): string[] {
     ...noneRepeated(played),
     ...inOrder(played),
     ...atPace(played),
+    ...accountsAtPace(played).slice(0, 3),
     ...pausesKept(played),
     ...limitsKept(played).slice(0, 3),
     ...onlyWanted(played),
@@ -222,6 +223,28 @@ function atPace({ time, plan, world }: Played): string[] {
         `(3) ${channel} gets deal ${before.deals[0]} and deal ${post.deals[0]} within ${gapMs} ms`,
       ]
     }),
+  )
+}
+
+/** (3): the pace of the chat in an account, over all processes: `burst` messages, and then `perSecond`. */
+function accountsAtPace({ time, plan, world }: Played): string[] {
+  const { perSecond, burst } = plan.pace ?? knownChat(plan.chat).pace
+  return [...Map.groupBy(world.posts, ({ channel }) => channel.split('/')[0])].flatMap(
+    ([account, some]) =>
+      some.flatMap(({ pickedAt: from }): string[] => {
+        // A message takes its turn between these two times. It may be delayed before and after, so what took its turn
+        // apart may be claimed, and arrive, together.
+        const later = some
+          .filter(({ pickedAt }) => pickedAt >= from)
+          .map(({ at, claimedAt = at }) => claimedAt)
+          .sort((a, b) => a - b)
+        return later.flatMap((until, index): string[] => {
+          const count = index + 1
+          const leastMs = ((count - burst) * second) / perSecond
+          if (until - from >= leastMs - 10 || isAcross(time, from, until)) return []
+          return [`(3) ${account} gets ${count} messages in ${Math.round(until - from)} ms`]
+        })
+      }),
   )
 }
 

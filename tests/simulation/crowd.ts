@@ -263,6 +263,7 @@ async function setUp(database: SimulatedDatabase, time: Time, faults: readonly F
     callLimit: 100,
     knowsIds: true,
     chat: 'slack',
+    pace: undefined,
   }
   const broken: string[] = []
   const log: string[] = []

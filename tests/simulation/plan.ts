@@ -1,5 +1,5 @@
 import { type ChatId, type CrmId, crmIds } from '../../server/providers/registry.ts'
-import { channelIn, drawChat, knownChat } from './chats.ts'
+import { type AccountPace, channelIn, drawChat, knownChat } from './chats.ts'
 import {
   type Between,
   drawFaults,
@@ -64,6 +64,8 @@ export interface Plan {
   /** All users have the same ones. */
   crm: CrmId
   chat: ChatId
+  /** A smaller pace of an account, which few channels reach. Undefined: the chat has its own. */
+  pace: AccountPace | undefined
   processes: number
   users: readonly PlannedUser[]
   moves: readonly PlannedMove[]
@@ -100,6 +102,17 @@ const bulk = { account: 3, users: 30, channel: 'T9/C9', deals: 100 }
 
 /** The seeds that once failed, by their faults, had Slack. With this number, they keep it (simulation.test.ts). */
 const chatSalt = 389
+/** With this number, they keep the pace of its account, too. */
+const paceSalt = 178
+
+/** In some runs, the accounts of the chat have a smaller pace than its own. */
+function drawPace(dice: Dice, { perSecond }: AccountPace): AccountPace | undefined {
+  if (!dice.chance(0.2) || perSecond < 1) return
+  return dice.oneOf([
+    { perSecond: 0.5, burst: 1 },
+    { perSecond: 1, burst: 2 },
+  ])
+}
 
 /** Draws the CRM of all users of a run. */
 export const crmOf = (seed: number): CrmId => new Dice(seed * 7_919 + 5).oneOf(crmIds)
@@ -223,6 +236,7 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
     theme,
     crm,
     chat,
+    pace: drawPace(new Dice(seed * 7_919 + paceSalt), knownChat(chat).pace),
     processes,
     users,
     moves,

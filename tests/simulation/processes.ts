@@ -99,6 +99,8 @@ export function createProcesses({
         }),
         times,
       })
+      const chat = backend.providers[plan.chat]
+      Object.assign(chat, { pace: { ...chat.pace, ...plan.pace } })
       processes[index] = { owner, backend }
       void backend.relay.start()
       backend.catchUp.start()

@@ -19,7 +19,7 @@ import { createWorld, type Note } from './world.ts'
 export const promises = [
   '(1) Each acknowledged change reaches each user whose rules it meets once. Twice only where the README says so.',
   "(2) A user's messages in a channel keep the order of the changes.",
-  "(3) A channel gets messages at the pace of its chat. The CRM's limits and the pauses of both providers are kept.",
+  "(3) A channel and an account get messages at the pace of their chat. The CRM's limits and the pauses of both providers are kept.",
   '(4) No message after a disconnect, in a channel that the user did not choose, or by a rule that is not ticked.',
   '(5) A connection is marked as broken only for its own reason.',
   '(6) When faults end, everything ends. No channel starves, nothing stays leased.',
