@@ -1,7 +1,7 @@
 // Some CRMs send events only to whoever asks for them, and forget that after failures. So each connection of such a CRM is
 // asked about: after it was made, by each check (checks.ts), and within an hour after a start.
 
-import { and, eq, inArray, sql } from 'drizzle-orm'
+import { and, eq, gt, inArray, lt, sql } from 'drizzle-orm'
 import { batchRows, inBatches } from '../database/batches.ts'
 import type { Database } from '../database/open.ts'
 import { connections, crmAccounts } from '../database/schema.ts'
@@ -10,7 +10,7 @@ import type { CrmAccess, Providers } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { crmIds, usedOf } from '../providers/registry.ts'
 import type { CrmConnection } from './access-token.ts'
-import { checkEvery, isSame } from './refusals.ts'
+import { againAfter, checkEvery, isSame } from './refusals.ts'
 
 /** In a connection's first minutes, no event is missing if nothing has sent it before. */
 const newForMs = 10 * 60_000
@@ -81,9 +81,13 @@ export async function checkSubscriptions(
   const crms = usedOf(providers, crmIds).filter((id) => providers[id].subscribe !== undefined)
   if (crms.length === 0) return
   const { id, provider, checkedAt } = connections
-  const soon = sql`now() - make_interval(hours => ${checkEvery}, secs => -60 * ${spreadMinutes} * random())`
-  const waiting = sql`${checkedAt} between now() - make_interval(hours => ${checkEvery}, mins => -${spreadMinutes})
-    and now() - interval '1 hour'`
+  const hoursAgo = (hours: number) => sql`now() - make_interval(hours => ${hours})`
+  const dueSoon = sql`${hoursAgo(checkEvery)} + random() * make_interval(mins => ${spreadMinutes})`
+  // The others are due within an hour, or are under way.
+  const waiting = and(
+    gt(checkedAt, hoursAgo(checkEvery - againAfter)),
+    lt(checkedAt, hoursAgo(againAfter)),
+  )
   await inBatches(async () => {
     const some = database
       .select({ id })
@@ -93,7 +97,7 @@ export async function checkSubscriptions(
       .for('update', { skipLocked: true })
     const changed = await database
       .update(connections)
-      .set({ checkedAt: soon })
+      .set({ checkedAt: dueSoon })
       .where(inArray(id, some))
       .returning({ id })
     return changed.length
