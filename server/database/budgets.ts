@@ -1,4 +1,4 @@
-import { sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import type { CrmId } from '../providers/registry.ts'
 import { type Database, rowsOf } from './open.ts'
 import { crmBudgets } from './schema.ts'
@@ -26,15 +26,20 @@ interface Spent {
 /** Counts what all processes spend of an account's day, in one statement for each call. */
 export type Spend = (crm: CrmId, accountId: string, spending: Spending) => Promise<Spent>
 
-/** Creates the function that counts on a database. A day is one of UTC by the database's clock. */
-export function createBudgets(database: Database): Spend {
+/**
+ * Creates the function that counts on a database. A day is one of UTC.
+ * @param time is the database's clock. It is not now(), the start of the statement, before it waited for the row.
+ */
+export function createBudgets(
+  database: Database,
+  time: () => SQL = () => sql`clock_timestamp()`,
+): Spend {
   const spend: Spend = async (crm, accountId, spending) => {
     const { tokens, keep, most, heard = {} } = spending
     const heardMost = sql`${heard.most ?? null}::int`
     const heardLeft = sql`${heard.left ?? null}::int`
-    // Use clock_timestamp(). now() is the start of the statement, before it waited for the row. The time is read once: at
-    // midnight, one part of the statement must not see another day than the other.
-    const clock = sql`(select clock_timestamp() at time zone 'utc' as now) as clock`
+    // The time is read once: at midnight, one column must not see another day than the other.
+    const clock = sql`(select ${time()} at time zone 'utc' as now) as clock`
     const row = sql`select
         now::date as day,
         case when budget.day = now::date then budget.spent else 0 end + ${tokens}::int as spent,

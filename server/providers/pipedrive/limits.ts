@@ -2,6 +2,8 @@ import { countIn, type Limit } from '../limiter.ts'
 
 /** The largest subscription has 480 calls in two seconds. A larger number is that of another interval. */
 const mostCalls = 1_000
+/** More than the largest company has. The database's numbers end there. */
+const mostTokens = 2_000_000_000
 
 /**
  * Calls and tokens of one account, as in the smallest subscription, until Pipedrive's headers name other limits. Pipedrive
@@ -21,9 +23,14 @@ export const limit: Readonly<Limit> = {
       calls: calls !== undefined && calls <= mostCalls ? calls : undefined,
       left: countIn(headers, 'x-ratelimit-remaining'),
       day: {
-        most: countIn(headers, 'x-daily-ratelimit-token-limit'),
-        left: countIn(headers, 'x-daily-ratelimit-token-remaining'),
+        most: tokensIn(headers, 'x-daily-ratelimit-token-limit') || undefined,
+        left: tokensIn(headers, 'x-daily-ratelimit-token-remaining'),
       },
     }
   },
+}
+
+function tokensIn(headers: Headers, name: string): number | undefined {
+  const tokens = countIn(headers, name)
+  return tokens === undefined ? undefined : Math.min(Math.floor(tokens), mostTokens)
 }
