@@ -4,14 +4,14 @@ import type { CrmDeal } from '../deal.ts'
 import { type DealProperty, dealProperties } from '../registry.ts'
 
 const number = v.nullish(v.number(), null)
-const time = v.nullish(v.string(), null)
+const text = v.nullish(v.string(), null)
 
 /** A deal, as the API v2 and webhooks of version 2.0 describe it. */
 export const dealFields = v.object({
   id: v.number(),
-  title: v.nullish(v.string(), null),
+  title: text,
   value: number,
-  currency: v.nullish(v.string(), null),
+  currency: text,
   /** A deal that is won or lost keeps its stage. */
   status: v.string(),
   is_deleted: v.nullish(v.boolean()),
@@ -20,13 +20,16 @@ export const dealFields = v.object({
   owner_id: number,
   person_id: number,
   org_id: number,
-  add_time: time,
-  update_time: v.string(),
-  stage_change_time: time,
-  won_time: time,
-  lost_time: time,
-  close_time: time,
-  expected_close_date: time,
+  add_time: text,
+  update_time: v.pipe(
+    v.string(),
+    v.check((time) => dateIn(time) !== undefined),
+  ),
+  stage_change_time: text,
+  won_time: text,
+  lost_time: text,
+  close_time: text,
+  expected_close_date: text,
 })
 
 export type PipedriveDeal = v.InferOutput<typeof dealFields>
@@ -67,22 +70,13 @@ export function valueIn(property: DealProperty, values: Values): string | undefi
 export const propertiesIn = (changed: Values) =>
   dealProperties.filter((property) => fieldsOf[property].some((field) => field in changed))
 
-export const changelogAnswer = v.object({
-  data: v.nullish(
-    v.array(
-      v.object({
-        field_key: v.string(),
-        old_value: v.nullish(v.string(), null),
-        new_value: v.nullish(v.string(), null),
-        /** In UTC: '2026-07-28 09:12:33'. */
-        time: v.string(),
-      }),
-    ),
-    [],
-  ),
+export const changelogEntry = v.object({
+  field_key: v.string(),
+  old_value: text,
+  new_value: text,
+  /** In UTC: '2026-07-28 09:12:33'. */
+  time: v.string(),
 })
-
-type Entries = NonNullable<v.InferOutput<typeof changelogAnswer>['data']>
 
 /**
  * Makes the history of a property from a deal's changelog, of which the newest entry comes first. It goes back from what
@@ -91,7 +85,7 @@ type Entries = NonNullable<v.InferOutput<typeof changelogAnswer>['data']>
 export function historyOf(
   property: DealProperty,
   deal: PipedriveDeal,
-  changelog: Entries,
+  changelog: ReadonlyArray<v.InferOutput<typeof changelogEntry>>,
 ): CrmDeal['history'] {
   const values: Values = { ...deal }
   const entries = changelog

@@ -15,19 +15,16 @@ const tokenAnswer = v.object({
   api_domain: v.nullish(v.string()),
 })
 
-const meAnswer = v.object({
-  data: v.object({
-    id: v.number(),
-    company_id: v.number(),
-    // It becomes part of addresses.
-    company_domain: v.pipe(v.string(), v.regex(/^[a-z0-9-]+$/i)),
-  }),
+const me = v.object({
+  id: v.number(),
+  company_id: v.number(),
+  // It becomes part of addresses.
+  company_domain: v.pipe(v.string(), v.regex(/^[a-z0-9-]+$/i)),
 })
 
 /** Reads who authorized, and the company's domain, which users know. @throws ProviderError */
 export async function readMe({ call }: PipedriveHttp, access: CrmAccess, timeoutMs?: number) {
-  const options = timeoutMs === undefined ? {} : { timeoutMs }
-  return (await call(access, 'me', 'v1/users/me', meAnswer, options)).data
+  return (await call(access, 'me', 'v1/users/me', me, { timeoutMs })).data
 }
 
 const companyAddress = /^https:\/\/[a-z0-9-]+\.pipedrive\.com$/
@@ -97,8 +94,7 @@ export function createPipedriveOAuth(
     async revoke(secrets) {
       const { accessToken, refreshToken } = secrets
       // The revocation deletes the webhooks, too. But if it fails, they would stay.
-      const deleted = unsubscribe(accessOf(secrets), timeouts.revokeMs / 5).catch(() => undefined)
-      await deleted
+      await unsubscribe(accessOf(secrets), timeouts.revokeMs / 5).catch(() => undefined)
       // That of the refresh token uninstalls the app for this user. That of the access token ends only this token.
       const form =
         refreshToken === undefined

@@ -15,7 +15,7 @@ export function createPipedrive(
   countShared?: CountSharedCall,
 ): Crm {
   const http = createPipedriveHttp(settings, timeouts, countShared)
-  const { subscribe, unsubscribe } = createPipedriveSubscription(http, settings, timeouts)
+  const { subscribe, unsubscribe } = createPipedriveSubscription(http, settings)
   return {
     inUse: settings.inUse,
     standIn: settings.standIn,

@@ -2,15 +2,12 @@ import { createHmac, timingSafeEqual } from 'node:crypto'
 import * as v from 'valibot'
 import type { ProviderSettings } from '../calls.ts'
 import type { Crm, WebhookRefusal } from '../provider.ts'
-import { companyOf, dealEvents } from './events.ts'
+import { readBody } from './events.ts'
 
 type ReadHeader = (name: string) => string | undefined
 
-const uninstallBody = v.object({
-  client_id: v.string(),
-  company_id: v.pipe(v.union([v.number(), v.string()]), v.transform(String)),
-  user_id: v.pipe(v.union([v.number(), v.string()]), v.transform(String)),
-})
+const id = v.pipe(v.union([v.number(), v.string()]), v.transform(String))
+const uninstallBody = v.object({ client_id: v.string(), company_id: id, user_id: id })
 
 /** The password of a company's webhooks. Nothing needs to be stored, and no company knows that of another one. */
 export const webhookPassword = (clientSecret: string, company: string) =>
@@ -41,13 +38,10 @@ export function createPipedriveWebhook({
     readWebhook({ header, body }) {
       const found = companyIn(header)
       if ('why' in found) return { kind: 'not signed', why: found.why }
-      const parsed = parse(body)
-      const company = companyOf(parsed)
-      if (company !== undefined && company !== found.company) {
-        return { kind: 'not signed', why: 'signature' }
-      }
+      const { company = found.company, ...content } = readBody(parse(body))
+      if (company !== found.company) return { kind: 'not signed', why: 'signature' }
       // Another answer than 2xx counts towards a ban, in which events are lost. So an unknown form gets one, too.
-      return { kind: 'events', items: 1, ...dealEvents(parsed) }
+      return { kind: 'events', items: 1, ...content }
     },
 
     uninstalledBy({ header, body }) {
