@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { storableText } from '../crm-answers.ts'
 import type { DealEvent } from '../deal.ts'
 import { dealProperties } from '../registry.ts'
-import { dealFields, isDeleted, propertiesIn, type Values, valueIn } from './fields.ts'
+import { dealFields, isDeleted, propertiesIn, valueIn } from './fields.ts'
 
 const id = v.pipe(
   v.union([v.pipe(v.number(), v.safeInteger(), v.minValue(1)), v.string()]),
@@ -21,16 +21,9 @@ const webhook = v.object({
   }),
 })
 
-const value = v.exactOptional(v.nullable(v.union([v.string(), v.number()])))
-const created = v.object({ data: dealFields })
-const changed = v.object({
-  data: dealFields,
-  /** Only the fields that changed. */
-  previous: v.object({
-    ...{ status: value, stage_id: value, pipeline_id: value },
-    ...{ value, owner_id: value, expected_close_date: value },
-  }),
-})
+const created = v.object({ data: dealFields, previous: v.optional(v.undefined()) })
+/** `previous` has only the fields that changed. */
+const changed = v.object({ data: dealFields, previous: v.partial(dealFields) })
 
 /**
  * Reads a webhook's body, which is about one edit of one deal. That a deal was deleted, restored, archived or merged is no
@@ -51,7 +44,7 @@ export function readBody(body: unknown): {
   if (!edit.success) return { ...none, notUnderstood: 1 }
   const { data } = edit.output
   if (isDeleted(data)) return none
-  const before: Values | undefined = 'previous' in edit.output ? edit.output.previous : undefined
+  const before = edit.output.previous
   const occurredAt = new Date(data.update_time)
   const properties = before === undefined ? dealProperties : propertiesIn(before)
   const events = properties.flatMap((property) => {

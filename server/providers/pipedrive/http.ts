@@ -1,5 +1,6 @@
 import ky, { type HTTPError } from 'ky'
 import * as v from 'valibot'
+import { basicAuth } from '../basic-auth.ts'
 import { askedWaitMs, oneTry, type ProviderSettings, type Timeouts } from '../calls.ts'
 import { answerOf, asProviderError, json, unlessMissing } from '../crm-answers.ts'
 import { type CountSharedCall, createCallLimiter } from '../limiter.ts'
@@ -23,12 +24,7 @@ export const calls = {
 /** Burst limits are for each two seconds. */
 const withoutRetryAfterMs = 2_000
 
-const errorAnswer = v.object({
-  success: v.optional(v.boolean()),
-  error: v.optional(v.string()),
-  message: v.optional(v.string()),
-})
-
+const errorAnswer = v.object({ error: v.optional(v.string()), message: v.optional(v.string()) })
 const nextPage = v.object({ next_cursor: v.nullish(v.string()) })
 
 /** The reason of an error that says that something does not exist. */
@@ -57,6 +53,7 @@ export function createPipedriveHttp(
   timeouts: Timeouts,
   countShared?: CountSharedCall,
 ) {
+  const client = { ...json, Authorization: basicAuth(settings.clientId, settings.clientSecret) }
   const limiter = createCallLimiter(undefined, undefined, countShared)
 
   return {
@@ -69,11 +66,9 @@ export function createPipedriveHttp(
       timeoutMs = timeouts.callMs,
     ): Promise<Answer> {
       const url = `${settings.apiUrl}/oauth/${path}`
-      const Authorization = basicAuth(settings.clientId, settings.clientSecret)
+      const body = new URLSearchParams(form)
       return await ofPipedrive(stage, () => {
-        const body = new URLSearchParams(form)
-        const headers = { ...json, Authorization }
-        const request = ky.post(url, { body, headers, ...oneTry(timeoutMs) })
+        const request = ky.post(url, { body, headers: client, ...oneTry(timeoutMs) })
         return answerOf('pipedrive', stage, shape, request)
       })
     },
@@ -90,7 +85,7 @@ export function createPipedriveHttp(
       data: v.GenericSchema<unknown, Data>,
       { method = 'GET', body, timeoutMs = timeouts.callMs, learn }: CallOptions = {},
     ): Promise<{ data: Data; next: string | undefined }> {
-      await enter(access, calls[name].tokens)
+      await limiter.enter(access)
       const answer = await ofPipedrive('read', () => {
         const request = ky(`${access.apiUrl}/api/${path}`, {
           method,
@@ -110,28 +105,18 @@ export function createPipedriveHttp(
       return { data: answer.data, next: answer.additional_data?.next_cursor || undefined }
     },
   }
-
-  function enter(access: CrmAccess, _tokens: number): Promise<void> {
-    return limiter.enter(access)
-  }
 }
 
 export type PipedriveHttp = ReturnType<typeof createPipedriveHttp>
-
-export const basicAuth = (user: string, password: string) =>
-  `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
 
 /**
  * Pipedrive's code in an error's body. Most of them are texts: 'Invalid grant: refresh_token is invalid' is invalid_grant.
  * Undefined if the body is not Pipedrive's.
  */
 export function codeIn(body: unknown): string | undefined {
-  const { success, output } = v.safeParse(errorAnswer, body)
-  if (!success) return undefined
-  const { error, message } = output
-  const text = error && /^[a-z]+(_[a-z]+)*$/.test(error) ? error : (message ?? error)
-  const [words = ''] = text?.split(':') ?? []
-  return words.trim().toLowerCase().replaceAll(/\W+/g, '_') || undefined
+  const { error, message } = v.is(errorAnswer, body) ? body : {}
+  const text = error && /^[a-z_]+$/.test(error) ? error : (message ?? error)
+  return text?.split(':')[0]?.trim().toLowerCase().replaceAll(/\W+/g, '_')
 }
 
 function ofPipedrive<T>(stage: ProviderError['stage'], call: () => Promise<T>): Promise<T> {

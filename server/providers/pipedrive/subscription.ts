@@ -43,12 +43,10 @@ export function createPipedriveSubscription(
     const own = data
       .filter((each) => each.name === name && each.user_id === userId)
       .sort((a, b) => a.id - b.id)
-    const kept =
-      wanted &&
-      own.find(
-        (each) =>
-          each.is_active && Object.entries(wanted).every(([key, value]) => each[key] === value),
-      )
+    const fields = Object.entries(wanted ?? { id: undefined })
+    const kept = own.find(
+      (each) => each.is_active && fields.every(([key, value]) => each[key] === value),
+    )
     for (const { id } of own.filter((each) => each !== kept)) {
       const options = { method: 'DELETE', timeoutMs } as const
       const path = `v1/webhooks/${id}`

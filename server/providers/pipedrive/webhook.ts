@@ -1,5 +1,6 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import * as v from 'valibot'
+import { credentialsIn, isSameSecret } from '../basic-auth.ts'
 import type { ProviderSettings } from '../calls.ts'
 import type { Crm, WebhookRefusal } from '../provider.ts'
 import { readBody } from './events.ts'
@@ -23,9 +24,9 @@ export function createPipedriveWebhook({
 
   /** The company that a webhook's header names, or why it is refused. */
   function companyIn(header: ReadHeader): { company: string } | { why: WebhookRefusal } {
-    const { user = '', password = '' } = credentialsIn(header) ?? {}
+    const { user = '', password = '' } = credentialsIn(header('Authorization')) ?? {}
     if (!/^\d{1,20}$/.test(user)) return { why: 'missing' }
-    const isOurs = secrets.some((secret) => isSame(password, webhookPassword(secret, user)))
+    const isOurs = secrets.some((secret) => isSameSecret(password, webhookPassword(secret, user)))
     return isOurs ? { company: user } : { why: 'signature' }
   }
 
@@ -45,28 +46,14 @@ export function createPipedriveWebhook({
     },
 
     uninstalledBy({ header, body }) {
-      const { user, password = '' } = credentialsIn(header) ?? {}
-      const isPipedrive = user === clientId && secrets.some((secret) => isSame(password, secret))
+      const { user, password = '' } = credentialsIn(header('Authorization')) ?? {}
+      const isPipedrive =
+        user === clientId && secrets.some((secret) => isSameSecret(password, secret))
       const { success, output } = v.safeParse(uninstallBody, isPipedrive ? parse(body) : undefined)
       if (!success || output.client_id !== clientId) return undefined
       return { accountId: output.company_id, accountUserId: output.user_id }
     },
   }
-}
-
-function credentialsIn(header: ReadHeader): { user: string; password: string } | undefined {
-  const [, encoded] = /^Basic ([A-Za-z0-9+/]+={0,2})$/i.exec(header('Authorization') ?? '') ?? []
-  if (encoded === undefined) return undefined
-  const [user = '', ...password] = Buffer.from(encoded, 'base64').toString().split(':')
-  return { user, password: password.join(':') }
-}
-
-/** Compares in a time that says nothing about where the texts differ. */
-function isSame(given: string, expected: string): boolean {
-  const [a, b] = [given, expected].map((text) =>
-    createHmac('sha256', 'of the same length').update(text).digest(),
-  )
-  return a !== undefined && b !== undefined && timingSafeEqual(a, b)
 }
 
 function parse(body: Uint8Array): unknown {
