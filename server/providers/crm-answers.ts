@@ -24,12 +24,6 @@ export function dateIn(value: string | null | undefined): Date | undefined {
   return date.getTime() > 0 && date.getUTCFullYear() < 2200 ? date : undefined
 }
 
-/** The CRM's time. Undefined if a proxy has left it out. */
-export function timeOf(headers: Headers): Date | undefined {
-  const ms = Date.parse(headers.get('Date') ?? '')
-  return Number.isNaN(ms) ? undefined : new Date(ms)
-}
-
 export async function unlessMissing<Answer>(
   read: Promise<Answer>,
   codes: readonly string[],
@@ -108,5 +102,38 @@ async function converted<T>(
     if (error instanceof HTTPError) throw errorOf(error)
     const code = errorCode(error)
     throw new ProviderError(crm, stage, 'unreachable', undefined, undefined, { code })
+  }
+}
+
+interface Page<Found> {
+  found: Found[]
+  /** When the last of them changed. Undefined if there is none. */
+  lastAt: string | undefined
+  /** Where the next page begins, if there is one. */
+  after: string | null | undefined
+}
+
+/** Reads the deals that changed since a time, the oldest change first. @returns what `ChangedDeals` needs. */
+export async function changedSince<Found>(
+  since: Date,
+  readPage: (after: string | undefined, learn: (headers: Headers) => void) => Promise<Page<Found>>,
+) {
+  const found: Found[] = []
+  let at: Date | undefined
+  let after: string | undefined
+  for (;;) {
+    const page = await readPage(after, (headers) => {
+      // The CRM's time, unless a proxy has left it out.
+      const ms = Date.parse(headers.get('Date') ?? '')
+      if (ms > 0) at ??= new Date(ms)
+    })
+    found.push(...page.found)
+    const until = page.lastAt === undefined ? since : new Date(page.lastAt)
+    after = page.after ?? undefined
+    // A bulk edit gives many deals the same time. Only then turn the page: a deal that changes
+    // meanwhile moves to the end, and another one would move to a page that we have read.
+    if (after === undefined || until > since) {
+      return { found, at: at ?? new Date(), until, complete: after === undefined }
+    }
   }
 }

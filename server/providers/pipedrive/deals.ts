@@ -1,18 +1,17 @@
-import * as v from 'valibot'
 import type { ProviderSettings } from '../calls.ts'
-import { dateIn, unlessMissing } from '../crm-answers.ts'
+import { dateIn } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
 import type { DealProperty } from '../registry.ts'
 import {
-  changelogAnswer,
+  changelogEntry,
   closedAt,
   dealFields,
   historyOf,
   isDeleted,
   type PipedriveDeal,
 } from './fields.ts'
-import { calls, hidden, missing, type PipedriveHttp } from './http.ts'
+import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
 
 /** The API takes 100 ids. But changelogs are read one by one, and these calls must end within ten seconds. */
 const dealsAtOnce = 50
@@ -22,35 +21,25 @@ const entriesAtOnce = 500
 /** Fewer deals cost less one by one. */
 const fewDeals = calls.deals.tokens / calls.deal.tokens
 
-const dealAnswer = v.object({ data: dealFields })
-export const dealsAnswer = v.object({
-  data: v.nullish(v.array(dealFields), []),
-  additional_data: v.nullish(v.object({ next_cursor: v.nullish(v.string()) })),
-})
-
 export function createPipedriveDeals(
   { call }: PipedriveHttp,
   settings: ProviderSettings,
 ): Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce' | 'dealUrl'> {
   async function readOne(access: CrmAccess, dealId: string): Promise<PipedriveDeal | undefined> {
     const path = `v2/deals/${encodeURIComponent(dealId)}`
-    const answer = await unlessMissing(call(access, 'deal', path, dealAnswer), [missing, hidden])
+    const answer = await ifVisible(call(access, 'deal', path, dealFields))
     return answer === undefined || isDeleted(answer.data) ? undefined : answer.data
   }
 
-  /** Reads those of the deals that the user may see, by the ids that were asked for. */
-  async function readMany(access: CrmAccess, dealIds: readonly string[]) {
+  /** Reads those of the deals that the user may see. */
+  async function readMany(access: CrmAccess, dealIds: readonly string[]): Promise<PipedriveDeal[]> {
     if (dealIds.length < fewDeals) {
-      const found = await Promise.all(
-        dealIds.map(async (id) => [id, await readOne(access, id)] as const),
-      )
-      return new Map(found.flatMap(([id, deal]) => (deal === undefined ? [] : [[id, deal]])))
+      const deals = await Promise.all(dealIds.map((id) => readOne(access, id)))
+      return deals.filter((deal) => deal !== undefined)
     }
-    const query = new URLSearchParams({ ids: dealIds.join(), limit: String(dealIds.length) })
-    const { data } = await call(access, 'deals', `v2/deals?${query}`, dealsAnswer)
-    return new Map(
-      (data ?? []).filter((deal) => !isDeleted(deal)).map((deal) => [`${deal.id}`, deal]),
-    )
+    const path = `v2/deals?limit=${dealIds.length}&ids=${dealIds.map(encodeURIComponent)}`
+    const { data } = await call(access, 'deals', path, listOf(dealFields))
+    return data.filter((deal) => !isDeleted(deal))
   }
 
   async function withHistory(
@@ -61,10 +50,7 @@ export function createPipedriveDeals(
     if (property === undefined) return dealOf(access, deal)
     const path = `v1/deals/${deal.id}/changelog?limit=${entriesAtOnce}`
     // The deal may have been deleted meanwhile.
-    const answer = await unlessMissing(call(access, 'changelog', path, changelogAnswer), [
-      missing,
-      hidden,
-    ])
+    const answer = await ifVisible(call(access, 'changelog', path, listOf(changelogEntry)))
     return dealOf(access, deal, historyOf(property, deal, answer?.data ?? []))
   }
 
@@ -79,15 +65,15 @@ export function createPipedriveDeals(
 
     async deals(access, dealIds, history) {
       const deals = new Map<string, CrmDeal>()
-      for (const [id, deal] of await readMany(access, dealIds)) {
-        deals.set(id, await withHistory(access, deal, history))
+      for (const deal of await readMany(access, dealIds)) {
+        deals.set(String(deal.id), await withHistory(access, deal, history))
       }
       return deals
     },
 
     async linked(access, dealIds) {
-      const deals = [...(await readMany(access, dealIds))]
-      return new Set(deals.filter(([, deal]) => isLinked(deal)).map(([id]) => id))
+      const deals = await readMany(access, dealIds)
+      return new Set(deals.filter(isLinked).map(({ id }) => String(id)))
     },
 
     dealUrl({ accountName }, dealId) {

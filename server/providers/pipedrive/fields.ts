@@ -4,14 +4,14 @@ import type { CrmDeal } from '../deal.ts'
 import { type DealProperty, dealProperties } from '../registry.ts'
 
 const number = v.nullish(v.number(), null)
-const time = v.nullish(v.string(), null)
+const text = v.nullish(v.string(), null)
 
 /** A deal, as the API v2 and webhooks of version 2.0 describe it. */
 export const dealFields = v.object({
   id: v.number(),
-  title: v.nullish(v.string(), null),
+  title: text,
   value: number,
-  currency: v.nullish(v.string(), null),
+  currency: text,
   /** A deal that is won or lost keeps its stage. */
   status: v.string(),
   is_deleted: v.nullish(v.boolean()),
@@ -20,13 +20,16 @@ export const dealFields = v.object({
   owner_id: number,
   person_id: number,
   org_id: number,
-  add_time: time,
-  update_time: v.string(),
-  stage_change_time: time,
-  won_time: time,
-  lost_time: time,
-  close_time: time,
-  expected_close_date: time,
+  add_time: text,
+  update_time: v.pipe(
+    v.string(),
+    v.check((time) => dateIn(time) !== undefined),
+  ),
+  stage_change_time: text,
+  won_time: text,
+  lost_time: text,
+  close_time: text,
+  expected_close_date: text,
 })
 
 export type PipedriveDeal = v.InferOutput<typeof dealFields>
@@ -39,14 +42,7 @@ const fieldsOf = {
   closeDate: ['expected_close_date'],
 } as const satisfies Record<DealProperty, readonly (keyof PipedriveDeal)[]>
 
-type Field = (typeof fieldsOf)[DealProperty][number]
-export type Values = Partial<Record<Field, string | number | null>>
-
-/** The changelog has kept this name from version 1 of the API. */
-const formerNames: Readonly<Record<string, Field>> = { user_id: 'owner_id' }
-
-const fieldOf = (property: DealProperty, name: string): Field | undefined =>
-  fieldsOf[property].find((field) => field === (formerNames[name] ?? name))
+type Values = Readonly<Record<string, unknown>>
 
 /** The stage that stands for a status of a pipeline's deals. */
 export const closedStage = (status: 'won' | 'lost', pipelineId: unknown) =>
@@ -64,64 +60,58 @@ export function valueIn(property: DealProperty, values: Values): string | undefi
 }
 
 /** The properties of which a field is among those that an edit has changed. */
-export const propertiesIn = (changed: Values) =>
+export const propertiesIn = (changed: object) =>
   dealProperties.filter((property) => fieldsOf[property].some((field) => field in changed))
 
-export const changelogAnswer = v.object({
-  data: v.nullish(
-    v.array(
-      v.object({
-        field_key: v.string(),
-        old_value: v.nullish(v.string(), null),
-        new_value: v.nullish(v.string(), null),
-        /** In UTC: '2026-07-28 09:12:33'. */
-        time: v.string(),
-      }),
-    ),
-    [],
+export const changelogEntry = v.object({
+  // It has kept a name from version 1 of the API.
+  field_key: v.pipe(
+    v.string(),
+    v.transform((name) => (name === 'user_id' ? 'owner_id' : name)),
+  ),
+  old_value: text,
+  new_value: text,
+  // '2026-07-28 09:12:33', in UTC.
+  time: v.pipe(
+    v.string(),
+    v.transform((time) => Date.parse(`${time.replace(' ', 'T')}Z`)),
   ),
 })
 
-type Entries = NonNullable<v.InferOutput<typeof changelogAnswer>['data']>
-
 /**
- * Makes the history of a property from a deal's changelog, of which the newest entry comes first. It goes back from what
- * the deal is now. So the value at the creation is there, although the changelog need not have it.
+ * Makes the history of a property from a deal's changelog. It goes back from what the deal is now, so that the value at the
+ * creation is there, too. The changelog need not have it.
  */
 export function historyOf(
   property: DealProperty,
   deal: PipedriveDeal,
-  changelog: Entries,
+  changelog: ReadonlyArray<v.InferOutput<typeof changelogEntry>>,
 ): CrmDeal['history'] {
-  const values: Values = { ...deal }
+  const fields: readonly string[] = fieldsOf[property]
   const entries = changelog
-    .flatMap(({ field_key, time, old_value, new_value }) => {
-      const field = fieldOf(property, field_key)
-      return field === undefined ? [] : [{ field, atMs: utc(time), old_value, new_value }]
-    })
-    .sort((a, b) => b.atMs - a.atMs)
+    .filter(({ field_key }) => fields.includes(field_key))
+    .sort((a, b) => b.time - a.time)
+  const values: Record<string, unknown> = { ...deal }
   const history: Array<{ value: string; at: Date }> = []
-  const add = (atMs: number) => {
+  const add = (ms: number) => {
     const value = valueIn(property, values)
-    if (value !== undefined) history.unshift({ value, at: new Date(atMs) })
+    if (value !== undefined) history.unshift({ value, at: new Date(ms) })
   }
   // One edit may change a stage and a status. They have the same second then.
-  for (const [atMs, together] of Map.groupBy(entries, (entry) => entry.atMs)) {
-    for (const { field, new_value } of together.toReversed()) values[field] = new_value
-    add(atMs)
-    for (const { field, old_value } of together) values[field] = old_value
+  for (const [ms, together] of Map.groupBy(entries, ({ time }) => time)) {
+    for (const { field_key, new_value } of together.toReversed()) values[field_key] = new_value
+    add(ms)
+    for (const { field_key, old_value } of together) values[field_key] = old_value
   }
   const createdMs = Date.parse(deal.add_time ?? '')
-  if (createdMs < (entries.at(-1)?.atMs ?? Number.POSITIVE_INFINITY)) add(createdMs)
+  if (createdMs < (entries.at(-1)?.time ?? Number.POSITIVE_INFINITY)) add(createdMs)
   return history.filter(({ value }, at) => value !== history[at - 1]?.value)
 }
 
-const utc = (time: string) => Date.parse(`${time.replace(' ', 'T')}Z`)
-
-/** When a deal was won or lost. Undefined while it is open. */
+/** When a deal was won or lost. Null while it is open. */
 export function closedAt({ status, won_time, lost_time, close_time }: PipedriveDeal) {
-  if (status === 'won') return won_time ?? close_time ?? undefined
-  return status === 'lost' ? (lost_time ?? close_time ?? undefined) : undefined
+  if (status === 'open') return null
+  return (status === 'won' ? won_time : lost_time) ?? close_time
 }
 
 export const isDeleted = ({ status, is_deleted }: PipedriveDeal) =>
@@ -130,8 +120,7 @@ export const isDeleted = ({ status, is_deleted }: PipedriveDeal) =>
 /** The last change of a deal's stage, by the times that are in the deal. It does not show that a deal was reopened. */
 export function lastStageOf(deal: PipedriveDeal): CrmDeal['history'] {
   const value = valueIn('stage', deal)
-  const closed = closedAt(deal)
-  const times = closed === undefined ? [deal.stage_change_time, deal.add_time] : [closed]
-  const atMs = Math.max(...times.map((time) => dateIn(time)?.getTime() ?? 0))
-  return value === undefined || atMs === 0 ? [] : [{ value, at: new Date(atMs) }]
+  const entered = [deal.stage_change_time, deal.add_time].flatMap((time) => dateIn(time) ?? [])
+  const at = dateIn(closedAt(deal)) ?? entered.sort((a, b) => b.getTime() - a.getTime())[0]
+  return value === undefined || at === undefined ? [] : [{ value, at }]
 }

@@ -1,7 +1,8 @@
 import ky, { type HTTPError } from 'ky'
 import * as v from 'valibot'
+import { basicAuth } from '../basic-auth.ts'
 import { askedWaitMs, oneTry, type ProviderSettings, type Timeouts } from '../calls.ts'
-import { answerOf, asProviderError, json } from '../crm-answers.ts'
+import { answerOf, asProviderError, json, unlessMissing } from '../crm-answers.ts'
 import { createCallLimiter, type SharedCounts } from '../limiter.ts'
 import type { CrmAccess } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
@@ -24,23 +25,26 @@ export const calls = {
 /** Burst limits are for each two seconds. */
 const withoutRetryAfterMs = 2_000
 
-const errorAnswer = v.object({
-  success: v.optional(v.boolean()),
-  error: v.optional(v.string()),
-  message: v.optional(v.string()),
-})
+const errorAnswer = v.object({ error: v.optional(v.string()), message: v.optional(v.string()) })
+const nextPage = v.object({ next_cursor: v.nullish(v.string()) })
 
-/** The reason of an error after which a deal is as good as missing. */
+/** The reason of an error that says that something does not exist. */
 export const missing = 'not_found'
-/** A deal may be hidden from the user. What lists contain is never so. */
-export const hidden = 'forbidden'
+/** A single deal may be hidden from the user. Lists only lack such deals. */
+const hidden = 'forbidden'
 /** The app has not been given the scope of this call. */
 export const noScope = 'scope_and_url_mismatch'
+
+/** Undefined if the user may not see what is read. */
+export const ifVisible = <Answer>(read: Promise<Answer>) => unlessMissing(read, [missing, hidden])
+
+/** Lists of version 1 may be null if they are empty. */
+export const listOf = <Item>(item: v.GenericSchema<unknown, Item>) => v.nullish(v.array(item), [])
 
 interface CallOptions {
   method?: 'GET' | 'POST' | 'DELETE'
   body?: object
-  timeoutMs?: number
+  timeoutMs?: number | undefined
   learn?: (headers: Headers) => void
 }
 
@@ -50,6 +54,7 @@ export function createPipedriveHttp(
   timeouts: Timeouts,
   shared?: SharedCounts,
 ) {
+  const client = { ...json, Authorization: basicAuth(settings.clientId, settings.clientSecret) }
   const limiter = createCallLimiter(limit, undefined, shared)
 
   return {
@@ -62,34 +67,34 @@ export function createPipedriveHttp(
       timeoutMs = timeouts.callMs,
     ): Promise<Answer> {
       const url = `${settings.apiUrl}/oauth/${path}`
-      const Authorization = basicAuth(settings.clientId, settings.clientSecret)
+      const body = new URLSearchParams(form)
       return await ofPipedrive(stage, () => {
-        const headers = { ...json, Authorization }
-        const request = ky.post(url, {
-          body: new URLSearchParams(form),
-          headers,
-          ...oneTry(timeoutMs),
-        })
+        const request = ky.post(url, { body, headers: client, ...oneTry(timeoutMs) })
         return answerOf('pipedrive', stage, shape, request)
       })
     },
 
-    /** Calls the API at the company's address. Waits for the limits. @throws ProviderError */
-    async call<Answer>(
+    /**
+     * Calls the API at the company's address. Waits for the limits. @throws ProviderError
+     * @param data the shape of the answer's data.
+     * @returns the data, and where the next page of a list begins.
+     */
+    async call<Data>(
       access: CrmAccess,
       name: keyof typeof calls,
       path: string,
-      shape: v.GenericSchema<unknown, Answer>,
+      data: v.GenericSchema<unknown, Data>,
       { method = 'GET', body, timeoutMs = timeouts.callMs, learn }: CallOptions = {},
-    ): Promise<Answer> {
+    ): Promise<{ data: Data; next: string | undefined }> {
       await limiter.enter(access, calls[name].tokens)
-      return await ofPipedrive('read', () => {
+      const answer = await ofPipedrive('read', () => {
         const request = ky(`${access.apiUrl}/api/${path}`, {
           method,
           headers: { ...json, Authorization: `Bearer ${access.accessToken}` },
           ...(body !== undefined && { json: body }),
           ...oneTry(timeoutMs),
         })
+        const shape = v.object({ data, additional_data: v.nullish(nextPage) })
         return answerOf('pipedrive', 'read', shape, request, (headers) => {
           learn?.(headers)
           limiter.learn(access.accountId, headers)
@@ -98,26 +103,21 @@ export function createPipedriveHttp(
         if (error.retryAfterMs !== undefined) limiter.pause(access.accountId, error.retryAfterMs)
         throw error
       })
+      return { data: answer.data, next: answer.additional_data?.next_cursor || undefined }
     },
   }
 }
 
 export type PipedriveHttp = ReturnType<typeof createPipedriveHttp>
 
-export const basicAuth = (user: string, password: string) =>
-  `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`
-
 /**
  * Pipedrive's code in an error's body. Most of them are texts: 'Invalid grant: refresh_token is invalid' is invalid_grant.
  * Undefined if the body is not Pipedrive's.
  */
 export function codeIn(body: unknown): string | undefined {
-  const { success, output } = v.safeParse(errorAnswer, body)
-  if (!success) return undefined
-  const { error, message } = output
-  const text = error && /^[a-z]+(_[a-z]+)*$/.test(error) ? error : (message ?? error)
-  const [words = ''] = text?.split(':') ?? []
-  return words.trim().toLowerCase().replaceAll(/\W+/g, '_') || undefined
+  const { error, message } = v.is(errorAnswer, body) ? body : {}
+  const text = error && /^[a-z_]+$/.test(error) ? error : (message ?? error)
+  return text?.split(':')[0]?.trim().toLowerCase().replaceAll(/\W+/g, '_')
 }
 
 function ofPipedrive<T>(stage: ProviderError['stage'], call: () => Promise<T>): Promise<T> {

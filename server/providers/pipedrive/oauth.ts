@@ -12,22 +12,20 @@ const tokenAnswer = v.object({
   expires_in: v.pipe(v.number(), v.minValue(1)),
   /** The names with commas between them. */
   scope: v.nullish(v.string()),
-  api_domain: v.nullish(v.string()),
+  api_domain: v.string(),
 })
 
-const meAnswer = v.object({
-  data: v.object({
-    id: v.number(),
-    company_id: v.number(),
-    // It becomes part of addresses.
-    company_domain: v.pipe(v.string(), v.regex(/^[a-z0-9-]+$/i)),
-  }),
+const me = v.object({
+  id: v.number(),
+  company_id: v.number(),
+  // It becomes part of addresses.
+  company_domain: v.pipe(v.string(), v.regex(/^[a-z0-9-]+$/i)),
 })
 
 /** Reads who authorized, and the company's domain, which users know. @throws ProviderError */
 export async function readMe({ call }: PipedriveHttp, access: CrmAccess, timeoutMs?: number) {
-  const options = timeoutMs === undefined ? {} : { timeoutMs }
-  return (await call(access, 'me', 'v1/users/me', meAnswer, options)).data
+  const { data } = await call(access, 'me', 'v1/users/me', me, { timeoutMs })
+  return { ...data, host: `${data.company_domain}.pipedrive.com` }
 }
 
 const companyAddress = /^https:\/\/[a-z0-9-]+\.pipedrive\.com$/
@@ -37,10 +35,9 @@ const companyAddress = /^https:\/\/[a-z0-9-]+\.pipedrive\.com$/
  * the token, and could be inside our network.
  */
 export function companyUrl(
-  domain: string | null | undefined,
+  domain: string,
   { apiUrl }: Pick<ProviderSettings, 'apiUrl'>,
 ): string | undefined {
-  if (!domain) return undefined
   if (companyAddress.test(domain)) return domain
   const url = URL.parse(domain)
   const isPlain = url !== null && `${url.origin}${url.pathname}`.replace(/\/$/, '') === domain
@@ -56,8 +53,12 @@ export function createPipedriveOAuth(
 ): Pick<Crm, 'authorizeUrl' | 'exchange' | 'refresh' | 'revoke' | 'names'> {
   const { postOAuth } = http
   // Before the company is known, its address stands for it.
-  const accessOf = ({ accessToken, apiUrl = '' }: Pick<Secrets, 'accessToken' | 'apiUrl'>) =>
-    ({ accountId: apiUrl, accessToken, apiUrl, urgency: 'fresh' }) as const
+  const accessOf = ({ accessToken, apiUrl = '' }: Secrets): CrmAccess => ({
+    accountId: apiUrl,
+    accessToken,
+    apiUrl,
+    urgency: 'fresh',
+  })
 
   return {
     authorizeUrl({ redirectUri, state }) {
@@ -74,13 +75,12 @@ export function createPipedriveOAuth(
       if (apiUrl === undefined) {
         throw new ProviderError('pipedrive', 'exchange', 'refused', 'unknown_api_domain')
       }
-      const secrets = secretsOf(token, apiUrl)
-      const { id, company_id, company_domain } = await readMe(http, accessOf(secrets))
+      const granted = tokensOf(token, apiUrl)
+      const { id, company_id, host } = await readMe(http, accessOf(granted.secrets))
       return {
-        secrets,
-        accessExpiresAt: expiryOf(token),
+        ...granted,
         accountId: String(company_id),
-        accountName: `${company_domain}.pipedrive.com`,
+        accountName: host,
         accountUserId: String(id),
         // A user who connects again may get the same refresh token.
         grantId: `${company_id}:${id}`,
@@ -90,20 +90,14 @@ export function createPipedriveOAuth(
     },
 
     async names(access) {
-      const { company_domain } = await readMe(http, access)
-      return { accountName: `${company_domain}.pipedrive.com` }
+      return { accountName: (await readMe(http, access)).host }
     },
 
     async revoke(secrets) {
-      const { accessToken, refreshToken } = secrets
       // The revocation deletes the webhooks, too. But if it fails, they would stay.
-      const deleted = unsubscribe(accessOf(secrets), timeouts.revokeMs / 5).catch(() => undefined)
-      await deleted
-      // That of the refresh token uninstalls the app for this user. That of the access token ends only this token.
-      const form =
-        refreshToken === undefined
-          ? { token: accessToken, token_type_hint: 'access_token' }
-          : { token: refreshToken, token_type_hint: 'refresh_token' }
+      await unsubscribe(accessOf(secrets), timeouts.revokeMs / 6).catch(() => undefined)
+      // Only with the refresh token, Pipedrive uninstalls the app for this user.
+      const form = { token: secrets.refreshToken ?? secrets.accessToken }
       await postOAuth('revoke', form, 'revoke', v.unknown(), timeouts.revokeMs / 2)
     },
 
@@ -111,23 +105,19 @@ export function createPipedriveOAuth(
       const form = { grant_type: 'refresh_token', refresh_token: secrets.refreshToken ?? '' }
       const token = await postOAuth('token', form, 'refresh', tokenAnswer)
       const apiUrl = companyUrl(token.api_domain, settings) ?? secrets.apiUrl ?? ''
-      return {
-        secrets: { ...secrets, ...secretsOf(token, apiUrl) },
-        accessExpiresAt: expiryOf(token),
-      }
+      return tokensOf(token, apiUrl)
     },
   }
 }
 
-type Token = v.InferOutput<typeof tokenAnswer>
-
-function secretsOf({ access_token, refresh_token, scope }: Token, apiUrl: string): Secrets {
-  return {
-    accessToken: access_token,
-    refreshToken: refresh_token,
-    apiUrl,
-    ...(scope && { mayReadOwners: scope.split(/[\s,]+/).includes(calls.user.scope) }),
+function tokensOf(
+  { access_token, refresh_token, scope, expires_in }: v.InferOutput<typeof tokenAnswer>,
+  apiUrl: string,
+) {
+  const mayReadOwners = scope?.split(/[\s,]+/).includes(calls.user.scope)
+  const secrets: Secrets = {
+    ...{ accessToken: access_token, refreshToken: refresh_token, apiUrl },
+    ...(mayReadOwners !== undefined && { mayReadOwners }),
   }
+  return { secrets, accessExpiresAt: new Date(Date.now() + expires_in * 1000) }
 }
-
-const expiryOf = ({ expires_in }: Token) => new Date(Date.now() + expires_in * 1000)

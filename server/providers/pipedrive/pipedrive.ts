@@ -15,7 +15,7 @@ export function createPipedrive(
   shared?: SharedCounts,
 ): Crm {
   const http = createPipedriveHttp(settings, timeouts, shared)
-  const { subscribe, unsubscribe } = createPipedriveSubscription(http, settings, timeouts)
+  const { subscribe, unsubscribe } = createPipedriveSubscription(http, settings)
   return {
     inUse: settings.inUse,
     standIn: settings.standIn,

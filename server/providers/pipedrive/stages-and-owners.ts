@@ -4,47 +4,40 @@ import { unlessMissing } from '../crm-answers.ts'
 import type { Stage } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
 import { closedStage } from './fields.ts'
-import { missing, type PipedriveHttp } from './http.ts'
+import { listOf, missing, type PipedriveHttp } from './http.ts'
 
 const atOnce = '500'
 /** Enough for 10,000 stages. */
 const mostPages = 20
 
 const named = { id: v.number(), name: v.string(), order_nr: v.nullish(v.number(), 0) }
-const listOf = <Item>(item: v.GenericSchema<unknown, Item>) =>
-  v.object({
-    data: v.nullish(v.array(item), []),
-    additional_data: v.nullish(v.object({ next_cursor: v.nullish(v.string()) })),
-  })
-const pipelinesAnswer = listOf(v.object({ ...named, is_deleted: v.nullish(v.boolean()) }))
-const stagesAnswer = listOf(v.object({ ...named, pipeline_id: v.number() }))
-const userAnswer = v.object({
-  data: v.object({ name: v.nullish(v.string()), email: v.nullish(v.string()) }),
-})
+const pipeline = v.object({ ...named, is_deleted: v.nullish(v.boolean()) })
+const stage = v.object({ ...named, pipeline_id: v.number() })
+const user = v.object({ name: v.nullish(v.string()), email: v.nullish(v.string()) })
 
 export function createPipedriveNames({ call }: PipedriveHttp): Pick<Crm, 'stages' | 'owner'> {
   /** Reads all pages of a list, and sorts it as Pipedrive shows it. */
-  async function readAll<Item extends { order_nr: number | null }>(
+  async function readAll<Item extends { order_nr: number }>(
     access: CrmAccess,
     name: 'stages' | 'pipelines',
-    shape: ReturnType<typeof listOf<Item>>,
+    item: v.GenericSchema<unknown, Item>,
   ): Promise<Item[]> {
     const items: Item[] = []
-    let cursor: string | null | undefined
+    let cursor: string | undefined
     for (let page = 0; page < mostPages; page++) {
       const query = new URLSearchParams({ limit: atOnce, ...(cursor && { cursor }) })
-      const { data, additional_data } = await call(access, name, `v2/${name}?${query}`, shape)
-      items.push(...(data ?? []))
-      cursor = additional_data?.next_cursor
-      if (!cursor) break
+      const { data, next } = await call(access, name, `v2/${name}?${query}`, listOf(item))
+      items.push(...data)
+      cursor = next
+      if (cursor === undefined) break
     }
-    return items.sort((a, b) => (a.order_nr ?? 0) - (b.order_nr ?? 0))
+    return items.sort((a, b) => a.order_nr - b.order_nr)
   }
 
   return {
     async stages(access) {
-      const pipelines = await readAll(access, 'pipelines', pipelinesAnswer)
-      const stages = await readAll(access, 'stages', stagesAnswer)
+      const pipelines = await readAll(access, 'pipelines', pipeline)
+      const stages = await readAll(access, 'stages', stage)
       const areSeveral = pipelines.filter(({ is_deleted }) => !is_deleted).length > 1
       return pipelines.flatMap(({ id: pipelineId, name }): Stage[] => {
         const own = stages.filter(({ pipeline_id }) => pipeline_id === pipelineId)
@@ -59,9 +52,9 @@ export function createPipedriveNames({ call }: PipedriveHttp): Pick<Crm, 'stages
 
     async owner(access, ownerId) {
       const path = `v1/users/${encodeURIComponent(ownerId)}`
-      const user = await unlessMissing(call(access, 'user', path, userAnswer), [missing])
-      const email = user?.data.email || undefined
-      const name = visibleText(user?.data.name ?? '') ?? email
+      const found = await unlessMissing(call(access, 'user', path, user), [missing])
+      const email = found?.data.email || undefined
+      const name = visibleText(found?.data.name ?? '') ?? email
       return name === undefined ? undefined : { name, email }
     },
   }

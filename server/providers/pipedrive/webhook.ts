@@ -1,16 +1,14 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import * as v from 'valibot'
+import { credentialsIn, isSameSecret } from '../basic-auth.ts'
 import type { ProviderSettings } from '../calls.ts'
 import type { Crm, WebhookRefusal } from '../provider.ts'
-import { companyOf, dealEvents } from './events.ts'
+import { readBody } from './events.ts'
 
 type ReadHeader = (name: string) => string | undefined
 
-const uninstallBody = v.object({
-  client_id: v.string(),
-  company_id: v.pipe(v.union([v.number(), v.string()]), v.transform(String)),
-  user_id: v.pipe(v.union([v.number(), v.string()]), v.transform(String)),
-})
+const id = v.pipe(v.union([v.number(), v.string()]), v.transform(String))
+const uninstallBody = v.object({ client_id: v.string(), company_id: id, user_id: id })
 
 /** The password of a company's webhooks. Nothing needs to be stored, and no company knows that of another one. */
 export const webhookPassword = (clientSecret: string, company: string) =>
@@ -26,9 +24,9 @@ export function createPipedriveWebhook({
 
   /** The company that a webhook's header names, or why it is refused. */
   function companyIn(header: ReadHeader): { company: string } | { why: WebhookRefusal } {
-    const { user = '', password = '' } = credentialsIn(header) ?? {}
+    const { user = '', password = '' } = credentialsIn(header('Authorization')) ?? {}
     if (!/^\d{1,20}$/.test(user)) return { why: 'missing' }
-    const isOurs = secrets.some((secret) => isSame(password, webhookPassword(secret, user)))
+    const isOurs = secrets.some((secret) => isSameSecret(password, webhookPassword(secret, user)))
     return isOurs ? { company: user } : { why: 'signature' }
   }
 
@@ -41,38 +39,21 @@ export function createPipedriveWebhook({
     readWebhook({ header, body }) {
       const found = companyIn(header)
       if ('why' in found) return { kind: 'not signed', why: found.why }
-      const parsed = parse(body)
-      const company = companyOf(parsed)
-      if (company !== undefined && company !== found.company) {
-        return { kind: 'not signed', why: 'signature' }
-      }
+      const { company = found.company, ...content } = readBody(parse(body))
+      if (company !== found.company) return { kind: 'not signed', why: 'signature' }
       // Another answer than 2xx counts towards a ban, in which events are lost. So an unknown form gets one, too.
-      return { kind: 'events', items: 1, ...dealEvents(parsed) }
+      return { kind: 'events', items: 1, ...content }
     },
 
     uninstalledBy({ header, body }) {
-      const { user, password = '' } = credentialsIn(header) ?? {}
-      const isPipedrive = user === clientId && secrets.some((secret) => isSame(password, secret))
+      const { user, password = '' } = credentialsIn(header('Authorization')) ?? {}
+      const isPipedrive =
+        user === clientId && secrets.some((secret) => isSameSecret(password, secret))
       const { success, output } = v.safeParse(uninstallBody, isPipedrive ? parse(body) : undefined)
       if (!success || output.client_id !== clientId) return undefined
       return { accountId: output.company_id, accountUserId: output.user_id }
     },
   }
-}
-
-function credentialsIn(header: ReadHeader): { user: string; password: string } | undefined {
-  const [, encoded] = /^Basic ([A-Za-z0-9+/]+={0,2})$/i.exec(header('Authorization') ?? '') ?? []
-  if (encoded === undefined) return undefined
-  const [user = '', ...password] = Buffer.from(encoded, 'base64').toString().split(':')
-  return { user, password: password.join(':') }
-}
-
-/** Compares in a time that says nothing about where the texts differ. */
-function isSame(given: string, expected: string): boolean {
-  const [a, b] = [given, expected].map((text) =>
-    createHmac('sha256', 'of the same length').update(text).digest(),
-  )
-  return a !== undefined && b !== undefined && timingSafeEqual(a, b)
 }
 
 function parse(body: Uint8Array): unknown {
