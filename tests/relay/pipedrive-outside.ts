@@ -154,7 +154,7 @@ export function createPipedriveOutside(base: string) {
     const [, company = '', user = ''] = ofPipedriveToken.exec(token) ?? []
     if (path.endsWith('/revoke')) {
       // The access token ends only itself.
-      if (form.get('token_type_hint') === 'refresh_token') uninstall(company, user)
+      if (token.includes('-refresh-')) uninstall(company, user)
       return found({})
     }
     if (form.get('grant_type') === 'refresh_token') return tokensFor(company, user, token)

@@ -48,6 +48,7 @@ export function failedAnswer(
     case 'asks for a pause':
       return new Response('{"ok":false,"error":"ratelimited"}', { status: 429, headers: pause })
     case 'moves the account':
+      if (isPipedrive) return new Response('busy', { status: 503 })
       return path.includes('/oauth/')
         ? undefined
         : new Response('{}', { status: 477, headers: pause })

@@ -18,6 +18,8 @@ const banMs = 30 * minute
 const webhookUrl = `${appUrl}/webhooks/pipedrive`
 /** After a check has begun, it ends within this time. */
 const checkMs = 25 * second
+/** So often is asked whether a user's webhook is there, until it is. */
+const mostRounds = 8
 /** A call that was begun before a change was stored may still be under way. */
 const underWayMs = minute
 
@@ -65,23 +67,29 @@ export function playPipedrive(played: Played, note: Note) {
     })
   }
 
-  let checkedAt: number | undefined
-  let isAsked = false
+  let endsAt: number | undefined
+  let rounds = 0
   return {
-    /** Has all connections checked. @returns whether they have been. */
+    /** Has all connections checked, and again those that may be late, as happens each hour. @returns whether they have been. */
     isSettled(): boolean {
-      if (!isAsked) {
-        isAsked = true
-        database.ask(
-          `update connections set checked_at = now() - interval '25 hours' where provider = 'pipedrive'`,
-        )
-        return false
+      const { due, late } = database.ask<{ due: number; late: number }>(
+        `select count(case when checked_at < now() - interval '24 hours' then 1 end)::int as due,
+                count(case when late_since is not null and broken_since is null then 1 end)::int as late
+         from connections where provider = 'pipedrive'`,
+      )[0] ?? { due: 0, late: 0 }
+      if (rounds > 0) {
+        if (due === 0) endsAt ??= time.now + checkMs
+        if (endsAt === undefined || time.now < endsAt) return false
+        if (late === 0 || rounds === mostRounds) return true
       }
-      const [due] = database.ask(
-        `select from connections where provider = 'pipedrive' and checked_at < now() - interval '24 hours' limit 1`,
+      rounds++
+      endsAt = undefined
+      database.ask(
+        `update connections set checked_at = now() - interval '25 hours'
+         where provider = 'pipedrive' and ($1 or late_since is not null)`,
+        [rounds === 1],
       )
-      if (due === undefined) checkedAt ??= time.now
-      return checkedAt !== undefined && time.now - checkedAt > checkMs
+      return false
     },
   }
 }
