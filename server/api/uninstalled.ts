@@ -49,11 +49,7 @@ export function uninstalledRoutes({ database, providers, log }: Context) {
       // It may be late or a copy: the user may have connected again. A refresh shows whether the app is installed.
       await checkSoon(
         database,
-        and(
-          eq(connections.provider, crm),
-          eq(connections.accountId, accountId),
-          inArray(connections.userId, who),
-        ),
+        and(eq(connections.provider, crm), inArray(connections.userId, who)),
       )
       log('uninstall told', { provider: crm })
       return c.body(null, 204)

@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { eq, sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { connections, crmAccounts } from '../../server/database/schema.ts'
+import { connections, crmAccounts, users } from '../../server/database/schema.ts'
 import { logTo } from '../../server/log.ts'
 import { createChecks } from '../../server/people/checks.ts'
 import type { Crm, Grant } from '../../server/providers/provider.ts'
@@ -147,6 +147,19 @@ describe('a callback', () => {
     expect(await user.connected(provider)).not.toHaveProperty('late')
   })
 
+  test('of another account begins a new search, one of the same goes on with the former', async () => {
+    const searchedUntil = new Date(Date.now() - hour)
+    const connectTo = async (accountId: string) => {
+      calls.exchange.mockResolvedValueOnce({ ...grantOf('1'), accountId, accountUserId: null })
+      expect((await connect()).status).toBe(204)
+      return (await row()).searchedUntil
+    }
+    await connectTo('7')
+    await change({ searchedUntil })
+    expect(await connectTo('7')).toEqual(searchedUntil)
+    expect(await connectTo('8')).toBeNull()
+  })
+
   test('asks again with a new token if the first one does not count', async () => {
     calls.subscribe.mockRejectedValueOnce(failed('read', 'unauthorized'))
     expect((await connect()).status).toBe(204)
@@ -260,8 +273,12 @@ describe('a start', () => {
 })
 
 describe('an uninstall in the CRM', () => {
-  const tell = (who: object, headers: Record<string, string> = { Authorization: secret }) =>
-    app.request(`/${provider}/callback`, {
+  const tell = (
+    who: object,
+    headers: Record<string, string> = { Authorization: secret },
+    to: Pick<typeof app, 'request'> = app,
+  ) =>
+    to.request(`/${provider}/callback`, {
       method: 'DELETE',
       headers: { 'Content-Type': 'application/json', ...headers },
       body: JSON.stringify(who),
@@ -323,6 +340,19 @@ describe('an uninstall in the CRM', () => {
     expect(await refusal(others)).toBe('405 method_not_allowed')
   })
 
+  test('in its stand-in has the connection checked, too', async () => {
+    const pipedrive = { ...crm, standIn: true }
+    const played = harness.appWith({ providers: { ...providers, pipedrive } })
+    await database.delete(users)
+    await connect(openBrowser({ app: played, database }))
+    await change({ checkedAt: sql`now()` })
+    // The one with a real identity has no connection.
+    expect((await tell(own)).status).toBe(204)
+    expect(await isAsked()).toBe(false)
+    expect((await tell(own, undefined, played)).status).toBe(204)
+    expect(await isAsked()).toBe(true)
+  })
+
   test.each([
     { ...own, user: '2' },
     { ...own, company: '8' },
@@ -352,6 +382,14 @@ describe('a disconnect', () => {
     calls.refresh.mockRejectedValue(failed('refresh', 'unreachable'))
     expect((await user.disconnect(provider)).status).toBe(204)
     expect(used()).toEqual(['first'])
+  })
+
+  test('does not wait for long, because the dashboard waits', async () => {
+    const held = hold()
+    calls.revoke.mockImplementation(() => held.wait())
+    expect((await user.disconnect(provider)).status).toBe(204)
+    expect(calls.revoke).toHaveBeenCalledTimes(1)
+    held.release()
   })
 
   test('revokes nothing if the user has connected again meanwhile', async () => {
