@@ -191,12 +191,14 @@ function oneWebhook({ time, world, database, users, processes }: Played): string
       ({ company, user_id }) => `${company}-${user_id}` === name,
     )
     const connection = connected.find((each) => each.name === name)
+    const user = users.find((each) => each.name === name)
     if (connection === undefined) {
-      const { leaves = [] } = users.find((user) => user.name === name) ?? {}
+      const { leaves = [] } = user ?? {}
       if (own.length === 0 || leaves.some((at) => mayBeLeft(at))) return []
       return [`(10) user ${name} has ${own.length} webhooks after leaving`]
     }
-    if (!connection.works) return []
+    // Without the scopes, a connection need not have been refused yet.
+    if (!connection.works || user?.reasons.size) return []
     const right = own.filter(
       ({ company, is_active, http_auth_password, subscription_url }) =>
         is_active && http_auth_password === passwordOf(company) && subscription_url === webhookUrl,
