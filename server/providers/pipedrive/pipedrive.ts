@@ -1,12 +1,12 @@
 import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
-import type { CountSharedCall } from '../limiter.ts'
+import type { SharedCounts } from '../limiter.ts'
 import type { Crm } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
 
 export function createPipedrive(
   settings: ProviderSettings,
   _timeouts: Timeouts = defaultTimeouts,
-  _countShared?: CountSharedCall,
+  _shared?: SharedCounts,
 ): Crm {
   const notYet = () => Promise.reject(new ProviderError('pipedrive', 'read', 'unreachable'))
   return {
