@@ -1,6 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are texts of the server's files.
 import { type RegisterHooksOptions, registerHooks } from 'node:module'
-import type { ChatId } from '../../server/providers/registry.ts'
+import type { ChatId, CrmId } from '../../server/providers/registry.ts'
 import type { Scene } from './crowd.ts'
 import type { SimulatedDatabase } from './database.ts'
 import type { Theme } from './faults.ts'
@@ -18,6 +18,8 @@ interface Break {
   to: string
   /** Plays only the seeds of this theme. */
   theme?: Theme
+  /** Plays with this CRM. By default, HubSpot. */
+  crm?: CrmId
   /** Plays only the seeds with this chat. */
   chat?: ChatId
   /** Plays this scene of a crowd, and no seeds. */
@@ -358,12 +360,12 @@ export async function printTable(
   { seeds, only }: { seeds: number; only: string },
 ): Promise<void> {
   registerHooks(hooks)
-  for (const [number, { name, theme, chat, scene }] of breaks.entries()) {
+  for (const [number, { name, theme, crm, chat, scene }] of breaks.entries()) {
     if (!name.startsWith(only)) continue
     const begun = process.cpuUsage()
     const found =
       scene === undefined
-        ? await findBySeed(database, number, { theme, chat }, seeds)
+        ? await findBySeed(database, number, { theme, crm, chat }, seeds)
         : await findByCrowd(database, number, scene)
     if (!applied.has(name)) throw new Error(`Nothing loads the file of '${name}'.`)
     const { user, system } = process.cpuUsage(begun)
@@ -374,14 +376,15 @@ export async function printTable(
 async function findBySeed(
   database: SimulatedDatabase,
   number: number,
-  only: { theme: Theme | undefined; chat: ChatId | undefined },
+  only: { theme: Theme | undefined; crm: CrmId | undefined; chat: ChatId | undefined },
   seeds: number,
 ): Promise<string> {
   const { simulate }: typeof import('./simulate.ts') = await import(`./simulate.ts?break=${number}`)
   for (let seed = 1; seed <= seeds; seed++) {
-    const { theme, chat } = planOf(seed)
+    const { crm = 'hubspot' } = only
+    const { theme, chat } = planOf(seed, crm)
     if (theme !== (only.theme ?? theme) || chat !== (only.chat ?? chat)) continue
-    const [broken] = (await simulate(database, seed)).broken
+    const [broken] = (await simulate(database, seed, { crm })).broken
     if (broken !== undefined) return `seed ${seed}: ${broken}`
   }
   return `not found in ${seeds} seeds`
