@@ -1,27 +1,24 @@
-import type { ProviderSettings } from '../../server/providers/calls.ts'
-import type { Site } from '../page.ts'
+import { firstDeals } from '../first-deals.ts'
+import type { StandInOptions } from '../page.ts'
 import { forgetOldest, StandInTokens } from '../tokens.ts'
 
 /** What the pages and the APIs of the stand-in Pipedrive share. */
-export interface PipedriveCompany {
-  site: Site
-  settings: ProviderSettings
-  /** The public address of this server. */
-  apiUrl: string
+export interface PipedriveCompany extends StandInOptions {
   /** The app's callback address. */
   redirectUri: string
   /** The path of the page with the deals. */
   list: string
-  users: readonly StandInUser[]
+  users: readonly [StandInUser, ...StandInUser[]]
   deals: StandInDeals
+  budget: DailyBudget
 }
 
 export const standInCompany = {
-  id: 5_300_001,
-  name: 'Acme (stand-in)',
-  domain: 'acme-stand-in',
-  currency: 'EUR',
+  company_id: 5_300_001,
+  company_name: 'Acme (stand-in)',
+  company_domain: 'acme-stand-in',
 }
+export const currency = 'EUR'
 
 export interface StandInUser {
   id: number
@@ -29,62 +26,114 @@ export interface StandInUser {
   email: string
   /** An admin sees all deals. Others see only their own, as with the visibility "owner only". */
   isAdmin: boolean
-  /** A token belongs to one user. So an uninstallation ends all of this user, and no others. */
+  /** The tokens of one user. So an uninstallation ends all of them, and no others. */
   tokens: StandInTokens
 }
 
-export function createUsers(secret: string): StandInUser[] {
+export function createUsers(secret: string): PipedriveCompany['users'] {
+  const user = (id: number, name: string, email: string, isAdmin: boolean): StandInUser => ({
+    id,
+    name,
+    email,
+    isAdmin,
+    tokens: new StandInTokens(`pipedrive-stand-in-${id}-`, `${secret}/${id}`),
+  })
   return [
-    { id: 6001, name: 'Ada Admin', isAdmin: true },
-    { id: 6002, name: 'Ben Berg', isAdmin: false },
-  ].map((user) => ({
-    ...user,
-    email: `${user.name.split(' ')[0]?.toLowerCase()}@acme-stand-in.example`,
-    tokens: new StandInTokens(`pipedrive-stand-in-${user.id}-`, `${secret}/${user.id}`),
-  }))
+    user(6001, 'Ada Admin', 'ada@acme-stand-in.example', true),
+    user(6002, 'Ben Berg', 'ben@acme-stand-in.example', false),
+  ]
 }
 
-export const maySee = (user: StandInUser, deal: { owner_id: number }) =>
+export const maySee = (user: StandInUser, deal: DealData) =>
   user.isAdmin || deal.owner_id === user.id
 
+/** Nothing in the stages says won or lost: that is the status of a deal, which keeps its stage. */
 export const standInPipelines = [
-  { id: 1, label: 'Sales pipeline', stages: ['Qualified', 'Demo', 'Proposal', 'Negotiation'] },
-  { id: 2, label: 'Renewals', stages: ['Renewal due', 'Offer sent'] },
-].map(({ id, label, stages }) => ({
-  id,
-  label,
-  // Nothing says won or lost: that is the status of a deal, which keeps its stage.
-  stages: stages.map((label, n) => ({ id: String(id * 10 + n), label })),
-}))
+  {
+    id: 1,
+    label: 'Sales pipeline',
+    stages: stages(10, 'Qualified', 'Contact made', 'Demo', 'Proposal', 'Negotiation'),
+  },
+  { id: 2, label: 'Renewals', stages: stages(20, 'Renewal due', 'Offer sent') },
+]
+function stages(first: number, ...labels: string[]) {
+  return labels.map((label, n) => ({ id: `${first + n}`, label }))
+}
+export const pipelineOf = (stageId: number) =>
+  standInPipelines.find(({ stages }) => stages.some(({ id }) => id === `${stageId}`))?.id
 
-const dayMs = 86_400_000
+/** The budget of a company with one seat of the smallest plan. All users and apps share it. */
+export const dailyTokens = 30_000
+
+/** The tokens that the company has used today. A day ends at midnight, UTC. */
+export class DailyBudget {
+  #used = 0
+  #day = ''
+
+  get used(): number {
+    const day = new Date().toISOString().slice(0, 10)
+    if (day !== this.#day) this.#used = 0
+    this.#day = day
+    return this.#used
+  }
+
+  /** @returns whether there were so many tokens left. */
+  take(tokens: number): boolean {
+    const used = this.used + tokens
+    if (used <= dailyTokens) this.#used = used
+    return used <= dailyTokens
+  }
+
+  renew(): void {
+    this.#used = 0
+  }
+}
+
 /** Anyone can create deals, so the oldest make room for new ones. */
 const maxDeals = 500
 const maxChanges = 50
 
 /** Pipedrive's form of a time: whole seconds. */
-export const asTime = (at: number) => new Date(at).toISOString().replace(/\.\d+/, '')
+const asTime = (at: number) => new Date(at).toISOString().replace(/\.\d+/, '')
 
-/** A deal as API v2 and webhooks v2 tell it. */
-export interface DealData {
-  id: number
+interface NewDeal {
   title: string
+  value: number
   owner_id: number
   person_id: number | null
   org_id: number | null
-  value: number
-  status: 'open' | 'won' | 'lost'
   stage_id: number
-  pipeline_id: number
+}
+
+/** A deal as API v2 and webhooks v2 tell it. */
+export interface DealData extends NewDeal {
+  id: number
+  pipeline_id: number | undefined
+  currency: string
+  status: 'open' | 'won' | 'lost'
+  add_time: string
   update_time: string
   stage_change_time: string | null
   won_time: string | null
   lost_time: string | null
   close_time: string | null
-  add_time: string
 }
 
-type Editable = 'stage_id' | 'status' | 'value'
+/** What is the same for all new deals. */
+const always = {
+  currency,
+  status: 'open',
+  stage_change_time: null,
+  won_time: null,
+  lost_time: null,
+  close_time: null,
+  expected_close_date: null,
+  probability: null,
+  lost_reason: null,
+  is_archived: false,
+  is_deleted: false,
+  custom_fields: {},
+} as const
 
 export interface StandInDeal {
   data: DealData
@@ -98,92 +147,64 @@ export class StandInDeals {
   readonly #deals = new Map<number, StandInDeal>()
   #nextId = 1
 
-  /** As in the stand-in HubSpot: before a person moves anything, and older than the relay looks back. */
-  constructor(users: readonly StandInUser[]) {
-    const now = Date.now()
-    for (const [title, value, owner, person_id, org_id, moves, lastMoveDaysAgo] of [
-      ['Acme renewal', 12_500, 0, 301, 501, 3, 3.4],
-      ['Globex pilot', 4_800, 1, 301, null, 2, 3.8],
-      ['Initech expansion', 73_000.5, 0, null, 501, 3, 3.6],
-      ['Umbrella onboarding', 0, 1, null, null, 1, 3.2],
-    ] as const) {
-      const owner_id = users[owner]?.id ?? 0
-      const first = { title, value, owner_id, person_id, org_id, stage_id: 10 }
-      const deal = this.add(first, now - 8 * dayMs)
-      for (let n = 1; n <= moves; n++) {
-        this.edit(deal, { stage_id: 10 + n }, now - (lastMoveDaysAgo + (moves - n) * 0.7) * dayMs)
-      }
+  constructor(users: PipedriveCompany['users']) {
+    for (const [n, { name, amount, contact, company, ...first }] of firstDeals(
+      Date.now(),
+    ).entries()) {
+      const owner = users[n % users.length] ?? users[0]
+      const links = { person_id: contact ? 301 : null, org_id: company ? 501 : null }
+      const about = { title: name, value: Number(amount), owner_id: owner.id, stage_id: 10 }
+      const deal = this.add({ ...about, ...links }, first.createdAt)
+      for (const [n, at] of first.movedAt.entries()) this.edit(deal, { stage_id: 11 + n }, at)
     }
   }
 
-  add(
-    deal: Pick<DealData, 'title' | 'value' | 'owner_id' | 'person_id' | 'org_id' | 'stage_id'>,
-    at = Date.now(),
-  ): StandInDeal {
-    const data: DealData = {
-      ...deal,
-      id: this.#nextId++,
-      pipeline_id: pipelineOf(deal.stage_id),
-      status: 'open',
-      add_time: asTime(at),
-      update_time: asTime(at),
-      stage_change_time: null,
-      won_time: null,
-      lost_time: null,
-      close_time: null,
-    }
-    const added = { data, changes: [] }
-    this.#deals.set(data.id, added)
+  add(deal: NewDeal, at = Date.now()): StandInDeal {
+    const id = this.#nextId++
+    const times = { add_time: asTime(at), update_time: asTime(at) }
+    const pipeline_id = pipelineOf(deal.stage_id)
+    const added = { data: { ...always, ...deal, ...times, id, pipeline_id }, changes: [] }
+    this.#deals.set(id, added)
     forgetOldest(this.#deals, maxDeals)
     return added
   }
 
-  /** Changes a deal. @returns the former values of all fields that changed; undefined if none did. */
+  /** Changes a deal. @returns the former values of what changed; undefined if nothing did. */
   edit(
     deal: StandInDeal,
-    edit: Partial<Pick<DealData, Editable>>,
+    edit: Partial<Pick<DealData, 'stage_id' | 'status' | 'value'>>,
     at = Date.now(),
   ): Partial<DealData> | undefined {
     const { data } = deal
     const time = asTime(at)
-    const { stage_id = data.stage_id, status = data.status } = edit
-    const next: DealData = {
-      ...data,
-      ...edit,
-      pipeline_id: pipelineOf(stage_id),
-      ...(stage_id !== data.stage_id && { stage_change_time: time }),
-      ...(status !== data.status && {
-        close_time: status === 'open' ? null : time,
-        won_time: status === 'won' ? time : null,
-        lost_time: status === 'lost' ? time : null,
-      }),
+    const next = { ...data, ...edit }
+    next.pipeline_id = pipelineOf(next.stage_id)
+    if (next.stage_id !== data.stage_id) next.stage_change_time = time
+    if (next.status !== data.status) {
+      next.close_time = next.status === 'open' ? null : time
+      next.won_time = next.status === 'won' ? time : null
+      next.lost_time = next.status === 'lost' ? time : null
     }
     const names = Object.keys(data) as (keyof DealData)[]
     const changed = names.filter((name) => data[name] !== next[name])
     if (changed.length === 0) return undefined
-    const logged = changed.map((field) => ({ field, from: data[field], to: next[field], at }))
-    deal.changes.push(...logged)
-    deal.changes.splice(0, deal.changes.length - maxChanges)
+    const changes = changed.map((field) => ({ field, from: data[field], to: next[field], at }))
+    deal.changes = [...deal.changes, ...changes].slice(-maxChanges)
     deal.data = { ...next, update_time: time }
-    const previous = [...changed, 'update_time' as const].map((name) => [name, data[name]])
-    return Object.fromEntries(previous)
+    return Object.fromEntries(
+      [...changed, 'update_time' as const].map((name) => [name, data[name]]),
+    )
   }
 
-  get(id: number): StandInDeal | undefined {
-    return this.#deals.get(id)
+  get(id: string): StandInDeal | undefined {
+    return this.#deals.get(Number(id))
   }
 
-  delete(id: number): void {
-    this.#deals.delete(id)
+  delete({ data }: StandInDeal): void {
+    this.#deals.delete(data.id)
   }
 
   all(): StandInDeal[] {
     return [...this.#deals.values()]
   }
-}
-
-export function pipelineOf(stageId: number): number {
-  return (
-    standInPipelines.find(({ stages }) => stages.some(({ id }) => id === `${stageId}`))?.id ?? 0
-  )
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type Context, Hono } from 'hono'
+import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { html } from 'hono/html'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { createConsent } from '../consent.ts'
@@ -12,27 +12,21 @@ const accessLifetimeS = 3599
 /** Pipedrive takes the scopes from the app's settings. A user accepts all or none. */
 const scopes = ['deals:read', 'users:read', 'recents:read', 'webhooks:full', 'base']
 
-/** The Basic auth of a request, as `user:password`. */
-const basicOf = (c: Context) =>
-  Buffer.from(c.req.header('Authorization')?.match(/^Basic (.+)$/)?.[1] ?? '', 'base64').toString()
-
 /** @param uninstall ends what Dealbell has of a user. */
 export function createPipedriveOAuth(
   { site, settings, apiUrl, redirectUri, list, users }: PipedriveCompany,
   uninstall: (user: StandInUser) => void,
 ): Hono {
-  const { clientId, clientSecret } = settings
   const codes = new StandInCodes<StandInUser>()
-  const app = `${clientId}:${clientSecret}`
+  const app = `${settings.clientId}:${settings.clientSecret}`
+  const basic = `Basic ${Buffer.from(app).toString('base64')}`
   const userOf = (id: string | undefined) => users.find((user) => `${user.id}` === id) ?? users[0]
 
-  function codeFor(id: string | undefined): string {
-    const user = userOf(id)
-    return user === undefined ? '' : codes.issue(user)
-  }
-
-  function isApp(c: Context, form: Record<string, string>): boolean {
-    return [basicOf(c), `${form.client_id}:${form.client_secret}`].includes(app)
+  /** Answers a call that the app does not make. In the body, its credentials are allowed, too. */
+  const fromAppOnly: MiddlewareHandler = async (c, next) => {
+    const { client_id, client_secret } = await formFields(c)
+    const isApp = c.req.header('Authorization') === basic || `${client_id}:${client_secret}` === app
+    return isApp ? await next() : refused(c, 401, 'invalid_client', 'Client is invalid')
   }
 
   function tokenAnswer({ tokens }: StandInUser, refreshToken: string) {
@@ -57,11 +51,11 @@ export function createPipedriveOAuth(
       method: 'DELETE',
       headers: {
         'Content-Type': 'application/json',
-        Authorization: `Basic ${Buffer.from(app).toString('base64')}`,
+        Authorization: basic,
       },
       body: JSON.stringify({
-        client_id: clientId,
-        company_id: standInCompany.id,
+        client_id: settings.clientId,
+        company_id: standInCompany.company_id,
         user_id: user.id,
         timestamp: new Date().toISOString(),
       }),
@@ -77,7 +71,7 @@ export function createPipedriveOAuth(
     settings,
     redirectUri,
     page: () => ({
-      account: standInCompany.name,
+      account: standInCompany.company_name,
       wishes: [
         'read deals and their stages',
         'read the changes of deals',
@@ -91,66 +85,59 @@ export function createPipedriveOAuth(
         )}</select>
       </label>`,
     }),
-    code: ({ user }) => codeFor(user),
+    code: ({ user }) => codes.issue(userOf(user)),
     denied: 'user_denied',
   })
 
   return (
     new Hono()
       .route('/', consent)
-      .post('/oauth/token', async (c) => {
-        const form = await formFields(c)
-        if (!isApp(c, form)) return refused(c, 401, 'invalid_client', 'Client is invalid')
-        if (form.grant_type === 'refresh_token') {
-          const given = form.refresh_token ?? ''
-          const user = users.find(({ tokens }) => isRefreshToken(tokens.read(given)))
-          if (user === undefined) {
-            return refused(c, 400, 'invalid_grant', 'Invalid grant: refresh_token is invalid')
-          }
+      .post('/oauth/token', fromAppOnly, async (c) => {
+        const { grant_type, refresh_token = '', code = '', redirect_uri } = await formFields(c)
+        if (grant_type === 'refresh_token') {
+          const user = users.find(({ tokens }) => isRefresh(tokens.read(refresh_token)))
           // The same refresh token comes back.
-          return c.json(tokenAnswer(user, given))
+          return user ? c.json(tokenAnswer(user, refresh_token)) : invalidGrant(c, 'refresh_token')
         }
-        if (form.grant_type !== 'authorization_code') {
+        if (grant_type !== 'authorization_code') {
           return refused(c, 400, 'unsupported_grant_type', 'Unsupported grant type')
         }
-        const user = codes.take(form.code ?? '')
-        if (user === undefined || form.redirect_uri !== redirectUri) {
-          const what = user === undefined ? 'authorization code' : 'redirect_uri'
-          return refused(c, 400, 'invalid_grant', `Invalid grant: ${what} is invalid`)
-        }
+        const user = codes.take(code)
+        if (user === undefined) return invalidGrant(c, 'authorization code')
+        if (redirect_uri !== redirectUri) return invalidGrant(c, 'redirect_uri')
         const refresh = { grant: randomUUID(), use: 'refresh', endsAt: null } as const
         return c.json(tokenAnswer(user, user.tokens.issue(refresh)))
       })
-      .post('/oauth/revoke', async (c) => {
-        const form = await formFields(c)
-        if (!isApp(c, form)) return refused(c, 401, 'invalid_client', 'Client is invalid')
+      .post('/oauth/revoke', fromAppOnly, async (c) => {
+        const { token = '' } = await formFields(c)
         // Revoking a token that is not valid succeeds (RFC 7009 §2.2).
         for (const user of users) {
-          const token = user.tokens.read(form.token ?? '')
-          if (isRefreshToken(token)) uninstall(user)
-          else if (typeof token !== 'string') user.tokens.revoke(token)
+          const known = user.tokens.read(token)
+          if (isRefresh(known)) uninstall(user)
+          else if (typeof known !== 'string') user.tokens.revoke(known)
         }
         return c.body(null, 200)
       })
       // The Marketplace knows nothing of a state.
       .post('/install', notFromAnotherSite, async (c) => {
         const { user } = await formFields(c)
-        return c.redirect(`${redirectUri}?code=${codeFor(user)}`, 303)
+        return c.redirect(`${redirectUri}?code=${codes.issue(userOf(user))}`, 303)
       })
       .post('/uninstall', notFromAnotherSite, async (c) => {
         const user = userOf((await formFields(c)).user)
-        if (user !== undefined) {
-          uninstall(user)
-          await tellApp(user)
-        }
+        uninstall(user)
+        await tellApp(user)
         return c.redirect(list, 303)
       })
   )
 }
 
-function isRefreshToken(token: ReturnType<StandInUser['tokens']['read']>): boolean {
+function isRefresh(token: ReturnType<StandInUser['tokens']['read']>): boolean {
   return typeof token !== 'string' && token.use === 'refresh'
 }
+
+const invalidGrant = (c: Context, what: string) =>
+  refused(c, 400, 'invalid_grant', `Invalid grant: ${what} is invalid`)
 
 function refused(c: Context, status: 400 | 401, error: string, message: string): Response {
   return c.json({ success: false, error, message }, status)

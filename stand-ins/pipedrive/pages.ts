@@ -4,16 +4,15 @@ import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { cut } from '../../server/relay/write/text.ts'
 import { changeButton, dealsPage, isAmount, maxNameLength } from '../deals-page.ts'
 import { formFields } from '../page.ts'
-import { dealAnswer } from './api.ts'
 import {
+  currency,
+  dailyTokens,
   type PipedriveCompany,
   pipelineOf,
   type StandInDeal,
   type StandInUser,
-  standInCompany,
   standInPipelines,
 } from './company.ts'
-import { type DailyBudget, dailyTokens } from './limits.ts'
 import type { StandInWebhooks } from './webhooks.ts'
 
 const notice =
@@ -25,15 +24,14 @@ const isStatus = (text: string | undefined): text is keyof typeof statusNames =>
 
 /** The page on which a person changes the stand-in's deals, and what its users have installed. */
 export function createDealsPage(
-  { site, list, users, deals }: PipedriveCompany,
+  { site, list, users, deals, budget }: PipedriveCompany,
   webhooks: StandInWebhooks,
-  budget: DailyBudget,
 ): Hono {
   /** Changes a deal, and reports it. @returns whether anything changed. */
   function edit(deal: StandInDeal, values: Parameters<typeof deals.edit>[1]): boolean {
     const previous = deals.edit(deal, values)
     if (previous === undefined) return false
-    webhooks.report({ action: 'change', data: dealAnswer(deal.data), previous }, users[0])
+    webhooks.report('change', deal.data, previous)
     return true
   }
 
@@ -47,7 +45,7 @@ export function createDealsPage(
           site,
           list,
           notice,
-          currency: standInCompany.currency,
+          currency,
           pipelines: standInPipelines,
           deals: deals
             .all()
@@ -81,7 +79,7 @@ export function createDealsPage(
               <h2 id="users">Dealbell in this company</h2>
               <ul class="users">${users.map((user) => userItem(user))}</ul>
               <form method="post" action="${list}/tokens" class="actions state">
-                <span class="muted">The company has used ${budget.used().toLocaleString('en')} of ${dailyTokens.toLocaleString('en')} API tokens today.</span>
+                <span class="muted">The company has used ${budget.used.toLocaleString('en')} of ${dailyTokens.toLocaleString('en')} API tokens today.</span>
                 <button name="change" value="use" class="secondary">Use up</button>
                 <button name="change" value="renew" class="secondary">Begin a new day</button>
               </form>
@@ -94,23 +92,23 @@ export function createDealsPage(
         const { data } = deals.add({
           title: cut(name, maxNameLength),
           value: isAmount(amount) ? asValue(amount) : 0,
-          owner_id: (users.find(({ id }) => `${id}` === owner) ?? users[0])?.id ?? 0,
+          owner_id: (users.find(({ id }) => `${id}` === owner) ?? users[0]).id,
           person_id: person === undefined ? null : 301,
           org_id: org === undefined ? null : 501,
           stage_id: Number(stage),
         })
-        webhooks.report({ action: 'create', data: dealAnswer(data), previous: null }, users[0])
+        webhooks.report('create', data, null)
         return c.redirect(`${list}#deal-${data.id}`, 303)
       })
       .post('/deals/tokens', notFromAnotherSite, async (c) => {
         const { change } = await formFields(c)
-        if (change === 'use') budget.exhaust()
+        if (change === 'use') budget.take(dailyTokens - budget.used)
         if (change === 'renew') budget.renew()
         return c.redirect(`${list}#users`, 303)
       })
       .post('/deals/:id{[0-9]+}', notFromAnotherSite, async (c) => {
         const id = c.req.param('id')
-        const deal = deals.get(Number(id))
+        const deal = deals.get(id)
         const { stage, amount, change } = await formFields(c)
         let query = ''
         if (deal !== undefined && change === 'stage' && isStage(stage)) {
@@ -124,11 +122,8 @@ export function createDealsPage(
           query = `?edited=${id}`
         }
         if (deal !== undefined && change === 'delete') {
-          deals.delete(deal.data.id)
-          webhooks.report(
-            { action: 'delete', data: null, previous: dealAnswer(deal.data) },
-            users[0],
-          )
+          deals.delete(deal)
+          webhooks.report('delete', deal.data, deal.data)
         }
         return c.redirect(`${list}${query}#deal-${id}`, 303)
       })
@@ -155,7 +150,7 @@ export function createDealsPage(
   }
 }
 
-const isStage = (id: string | undefined): id is string => pipelineOf(Number(id)) !== 0
+const isStage = (id: string | undefined): id is string => pipelineOf(Number(id)) !== undefined
 
 /** Pipedrive has no deal without a value: it is 0. */
 const asValue = (amount: string) => Number(amount) || 0
