@@ -1,6 +1,5 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import * as v from 'valibot'
-import { isLoopback } from '../../server/http/origin.ts'
 import { countCalls } from '../tokens.ts'
 import {
   currency,
@@ -8,10 +7,9 @@ import {
   maySee,
   type PipedriveCompany,
   type StandInUser,
-  standInCompany,
   standInPipelines,
 } from './company.ts'
-import type { StandInWebhook, StandInWebhooks } from './webhooks.ts'
+import { type StandInWebhook, type StandInWebhooks, webhookBody } from './webhooks.ts'
 
 interface Env {
   Variables: { user: StandInUser }
@@ -37,21 +35,10 @@ const dealsQuery = v.object({
   sort_by: v.optional(v.picklist(['id', 'update_time', 'add_time']), 'id'),
   sort_direction: v.optional(v.picklist(['asc', 'desc']), 'asc'),
 })
-const webhookBody = v.object({
-  subscription_url: v.pipe(v.string(), v.url()),
-  event_action: v.picklist(['create', 'change', 'delete', '*']),
-  event_object: v.literal('deal'),
-  name: v.pipe(v.string(), v.maxLength(255)),
-  // The stand-in plays only this version.
-  version: v.optional(v.literal('2.0')),
-  user_id: v.optional(v.number()),
-  http_auth_user: v.nullish(v.string(), null),
-  http_auth_password: v.nullish(v.string(), null),
-})
 
 /** Pipedrive's API for deals, as far as Dealbell calls it. */
 export function createPipedriveApi(
-  { users, deals, budget }: PipedriveCompany,
+  { users, deals, budget, about }: PipedriveCompany,
   webhooks: StandInWebhooks,
 ): Hono<Env> {
   const limits = new Map(users.map((user) => [user, countCalls(burst)]))
@@ -90,6 +77,12 @@ export function createPipedriveApi(
     const isYou = c.var.user.id === id
     const always = { default_currency: currency, active_flag: true, is_deleted: false }
     return c.json({ success: true, data: { id, name, email, ...always, is_you: isYou, ...more } })
+  }
+
+  /** How a ban looks here is not documented. */
+  function webhookAnswer({ failedFirstTries: _, bannedUntil: __, ...webhook }: StandInWebhook) {
+    const owner = { company_id: about.company_id, owner_id: webhook.user_id }
+    return { ...webhook, ...owner, is_active: 1, type: 'application', remove_reason: null }
   }
 
   return new Hono<Env>()
@@ -156,22 +149,20 @@ export function createPipedriveApi(
       }))
       return listed(c, changes)
     })
-    .get('/v1/users/me', guard('base', 2), (c) => userAnswer(c, c.var.user, standInCompany))
+    .get('/v1/users/me', guard('base', 2), (c) => userAnswer(c, c.var.user, about))
     .get('/v1/users/:id{[0-9]+}', guard('users:read', 2), (c) => {
       const user = users.find(({ id }) => `${id}` === c.req.param('id'))
       if (user === undefined) return refused(c, 404, 'User not found or not accessible.')
       return userAnswer(c, user)
     })
     .get('/v1/webhooks', guard('webhooks:full', 10), (c) =>
-      c.json({ status: 'ok', success: true, data: webhooks.of(c.var.user).map(webhookData) }),
+      c.json({ status: 'ok', success: true, data: webhooks.of(c.var.user).map(webhookAnswer) }),
     )
     .post('/v1/webhooks', guard('webhooks:full', 10), async (c) => {
       const body = v.safeParse(webhookBody, await c.req.json().catch(() => undefined))
       if (!body.success) return invalid(c, body.issues)
-      const { user_id = c.var.user.id, version: _version, ...wish } = body.output
-      const { protocol, hostname } = new URL(wish.subscription_url)
-      const isSafe = protocol === 'https:' || isLoopback(hostname)
-      if (!isSafe || !webhooks.isAllowed(wish.subscription_url)) {
+      const { user_id = c.var.user.id, ...wish } = body.output
+      if (!webhooks.isAllowed(wish.subscription_url)) {
         return refused(c, 400, 'subscription_url: invalid or non-reachable URL')
       }
       const user = users.find(({ id }) => id === user_id)
@@ -179,14 +170,14 @@ export function createPipedriveApi(
         return refused(c, 403, 'Forbidden')
       }
       if (webhooks.of(user).length >= maxWebhooks) return refused(c, 422, 'Too many webhooks')
-      const webhook = webhooks.add(user, wish)
-      return c.json({ status: 'ok', success: true, data: webhookData(webhook) }, 201)
+      const data = webhookAnswer(webhooks.add({ ...wish, user_id }))
+      return c.json({ status: 'ok', success: true, data }, 201)
     })
     .delete('/v1/webhooks/:id{[0-9]+}', guard('webhooks:full', 6), (c) => {
-      const webhook = webhooks.get(c.req.param('id'))
+      const webhook = webhooks.all.get(Number(c.req.param('id')))
       if (webhook === undefined) return refused(c, 404, 'id: not found')
-      if (webhook.user !== c.var.user) return refused(c, 403, 'Forbidden')
-      webhooks.delete(webhook)
+      if (webhook.user_id !== c.var.user.id) return refused(c, 403, 'Forbidden')
+      webhooks.all.delete(webhook.id)
       return c.json({ status: 'ok', success: true })
     })
 }
@@ -194,22 +185,6 @@ export function createPipedriveApi(
 function isAccess(token: ReturnType<StandInUser['tokens']['read']>): boolean {
   return typeof token !== 'string' && token.use === 'access'
 }
-
-/** How a ban looks here is not documented. */
-const webhookData = ({ id, user, data }: StandInWebhook) => ({
-  ...data,
-  id,
-  company_id: standInCompany.company_id,
-  owner_id: user.id,
-  user_id: user.id,
-  admin_id: user.id,
-  event_object: 'deal',
-  version: '2.0',
-  is_active: 1,
-  type: 'application',
-  remove_time: null,
-  remove_reason: null,
-})
 
 /** The part of a list that a call wants. */
 function listed(c: Context, items: readonly object[]): Response {

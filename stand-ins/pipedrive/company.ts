@@ -4,6 +4,8 @@ import { forgetOldest, StandInTokens } from '../tokens.ts'
 
 /** What the pages and the APIs of the stand-in Pipedrive share. */
 export interface PipedriveCompany extends StandInOptions {
+  /** What the API says of the company. */
+  about: { company_id: number; company_name: string; company_domain: string }
   /** The app's callback address. */
   redirectUri: string
   /** The path of the page with the deals. */
@@ -13,11 +15,6 @@ export interface PipedriveCompany extends StandInOptions {
   budget: DailyBudget
 }
 
-export const standInCompany = {
-  company_id: 5_300_001,
-  company_name: 'Acme (stand-in)',
-  company_domain: 'acme-stand-in',
-}
 export const currency = 'EUR'
 
 export interface StandInUser {
@@ -60,7 +57,7 @@ function stages(first: number, ...labels: string[]) {
   return labels.map((label, n) => ({ id: `${first + n}`, label }))
 }
 export const pipelineOf = (stageId: number) =>
-  standInPipelines.find(({ stages }) => stages.some(({ id }) => id === `${stageId}`))?.id
+  standInPipelines.find(({ stages }) => stages.some(({ id }) => id === `${stageId}`))?.id ?? 0
 
 /** The budget of a company with one seat of the smallest plan. All users and apps share it. */
 export const dailyTokens = 30_000
@@ -105,35 +102,25 @@ interface NewDeal {
   stage_id: number
 }
 
-/** A deal as API v2 and webhooks v2 tell it. */
-export interface DealData extends NewDeal {
-  id: number
-  pipeline_id: number | undefined
-  currency: string
-  status: 'open' | 'won' | 'lost'
-  add_time: string
-  update_time: string
-  stage_change_time: string | null
-  won_time: string | null
-  lost_time: string | null
-  close_time: string | null
-}
-
+const never = null as string | null
 /** What is the same for all new deals. */
 const always = {
   currency,
-  status: 'open',
-  stage_change_time: null,
-  won_time: null,
-  lost_time: null,
-  close_time: null,
+  status: 'open' as 'open' | 'won' | 'lost',
+  stage_change_time: never,
+  won_time: never,
+  lost_time: never,
+  close_time: never,
   expected_close_date: null,
-  probability: null,
   lost_reason: null,
   is_archived: false,
   is_deleted: false,
   custom_fields: {},
-} as const
+}
+
+/** A deal as API v2 and webhooks v2 tell it. */
+export type DealData = NewDeal &
+  typeof always & { id: number; pipeline_id: number; add_time: string; update_time: string }
 
 export interface StandInDeal {
   data: DealData

@@ -5,7 +5,8 @@ import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { createConsent } from '../consent.ts'
 import { formFields } from '../page.ts'
 import { StandInCodes } from '../tokens.ts'
-import { type PipedriveCompany, type StandInUser, standInCompany } from './company.ts'
+import type { PipedriveCompany, StandInUser } from './company.ts'
+import { callApp } from './webhooks.ts'
 
 const accessLifetimeS = 3599
 
@@ -14,9 +15,10 @@ const scopes = ['deals:read', 'users:read', 'recents:read', 'webhooks:full', 'ba
 
 /** @param uninstall ends what Dealbell has of a user. */
 export function createPipedriveOAuth(
-  { site, settings, apiUrl, redirectUri, list, users }: PipedriveCompany,
+  company: PipedriveCompany,
   uninstall: (user: StandInUser) => void,
 ): Hono {
+  const { site, settings, redirectUri, list, users, about } = company
   const codes = new StandInCodes<StandInUser>()
   const app = `${settings.clientId}:${settings.clientSecret}`
   const basic = `Basic ${Buffer.from(app).toString('base64')}`
@@ -42,28 +44,6 @@ export function createPipedriveOAuth(
     }
   }
 
-  /** Says to the app that a user has uninstalled it. Pipedrive does not read the answer. */
-  async function tellApp(user: StandInUser): Promise<void> {
-    const { origin, pathname } = new URL(redirectUri)
-    // Sent directly to this server and not through a proxy.
-    const to = origin === new URL(apiUrl).origin ? new URL(settings.apiUrl).origin : origin
-    await fetch(to + pathname, {
-      method: 'DELETE',
-      headers: {
-        'Content-Type': 'application/json',
-        Authorization: basic,
-      },
-      body: JSON.stringify({
-        client_id: settings.clientId,
-        company_id: standInCompany.company_id,
-        user_id: user.id,
-        timestamp: new Date().toISOString(),
-      }),
-      redirect: 'manual',
-      signal: AbortSignal.timeout(10_000),
-    }).catch(() => undefined)
-  }
-
   const consent = createConsent({
     site,
     path: '/oauth/authorize',
@@ -71,7 +51,7 @@ export function createPipedriveOAuth(
     settings,
     redirectUri,
     page: () => ({
-      account: standInCompany.company_name,
+      account: about.company_name,
       wishes: [
         'read deals and their stages',
         'read the changes of deals',
@@ -126,7 +106,13 @@ export function createPipedriveOAuth(
       .post('/uninstall', notFromAnotherSite, async (c) => {
         const user = userOf((await formFields(c)).user)
         uninstall(user)
-        await tellApp(user)
+        // Pipedrive does not read the answer.
+        await callApp(company, 'DELETE', redirectUri, app, {
+          client_id: settings.clientId,
+          company_id: about.company_id,
+          user_id: user.id,
+          timestamp: new Date().toISOString(),
+        })
         return c.redirect(list, 303)
       })
   )

@@ -150,7 +150,7 @@ export function createDealsPage(
   }
 }
 
-const isStage = (id: string | undefined): id is string => pipelineOf(Number(id)) !== undefined
+const isStage = (id: string | undefined): id is string => pipelineOf(Number(id)) !== 0
 
 /** Pipedrive has no deal without a value: it is 0. */
 const asValue = (amount: string) => Number(amount) || 0

@@ -12,6 +12,11 @@ export function createStandInPipedrive(options: StandInOptions): Hono {
   const users = createUsers(options.settings.clientSecret)
   const company: PipedriveCompany = {
     ...options,
+    about: {
+      company_id: 5_300_001,
+      company_name: 'Acme (stand-in)',
+      company_domain: 'acme-stand-in',
+    },
     redirectUri: `${options.appUrl}${pathOf(navigations.callbackPage, 'pipedrive')}`,
     list: '/sandbox/pipedrive/deals',
     users,
@@ -21,7 +26,7 @@ export function createStandInPipedrive(options: StandInOptions): Hono {
   const webhooks = new StandInWebhooks(company)
   const oauth = createPipedriveOAuth(company, (user) => {
     user.tokens.revokeAll()
-    for (const webhook of webhooks.of(user)) webhooks.delete(webhook)
+    for (const { id } of webhooks.of(user)) webhooks.all.delete(id)
   })
   return new Hono()
     .route('/', createDealsPage(company, webhooks))
