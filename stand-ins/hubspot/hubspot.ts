@@ -4,7 +4,7 @@ import { StandInTokens } from '../tokens.ts'
 import { type HubspotAccount, StandInDeals } from './account.ts'
 import { createHubspotApi } from './api.ts'
 import { createHubspotOAuth } from './oauth.ts'
-import { createDealsPage } from './pages.ts'
+import { createHubspotPages } from './pages.ts'
 import { createStandInWebhooks } from './webhooks.ts'
 
 /** A HubSpot with one account. */
@@ -17,7 +17,7 @@ export function createStandInHubspot(options: StandInOptions): Hono {
     deals: new StandInDeals(),
   }
   return new Hono()
-    .route('/', createDealsPage(account, createStandInWebhooks({ settings, apiUrl })))
+    .route('/', createHubspotPages(account, createStandInWebhooks({ settings, apiUrl })))
     .route('/', createHubspotOAuth(account))
     .route('/', createHubspotApi(account))
 }

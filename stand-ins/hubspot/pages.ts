@@ -1,11 +1,9 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
-import { cut } from '../../server/relay/write/text.ts'
-import { changeButton, dealsPage, isAmount, maxNameLength } from '../deals-page.ts'
+import { changeButton, createDealsPage } from '../deals-page.ts'
 import { formFields } from '../page.ts'
 import {
-  type Change,
   currentOf,
   type HubspotAccount,
   type StandInDeal,
@@ -16,49 +14,28 @@ import {
 } from './account.ts'
 import type { createStandInWebhooks } from './webhooks.ts'
 
-const notice =
-  'This is not HubSpot. It plays a HubSpot account on this machine: what you change here is told to Dealbell as HubSpot would.'
-
-const stages = standInPipelines.flatMap(({ stages }) => stages)
-
 /** The page on which a person changes the stand-in's deals. */
-export function createDealsPage(
+export function createHubspotPages(
   { site, list, deals }: HubspotAccount,
   webhooks: ReturnType<typeof createStandInWebhooks>,
 ): Hono {
-  /** Changes a property, and reports it. @returns whether it had another value. */
-  function enter(deal: StandInDeal, property: Change['property'], value: string): boolean {
-    const change = deals.enter(deal, property, value)
-    if (change !== undefined) webhooks.changed(deal, change)
-    return change !== undefined
-  }
-
-  return (
-    new Hono()
-      .get('/', (c) => c.redirect(list))
-      // Only digits, because the id becomes a part of a header.
-      .get('/eu1/contacts/:portal/record/0-3/:id{[0-9]+}', (c) =>
-        c.redirect(`${list}#deal-${c.req.param('id')}`),
-      )
-      .get('/deals', (c) =>
-        dealsPage(c, {
-          site,
-          list,
-          notice,
-          currency: standInHub.currency,
-          pipelines: standInPipelines,
-          deals: deals
-            .all()
-            .reverse()
-            .map((deal) => ({
-              ...deal,
-              amount: currentOf(deal, 'amount'),
-              stage: currentOf(deal, 'dealstage'),
-            })),
-          moreOf: (deal) => html`${linkButton(deal, 'contact')} ${linkButton(deal, 'company')}`,
-          ofNew: html`<label><input type="checkbox" name="contact"> with a contact</label>
+  const page = createDealsPage({
+    site,
+    account: 'a HubSpot account',
+    currency: standInHub.currency,
+    pipelines: standInPipelines,
+    deals: () =>
+      deals.all().map((deal) => ({
+        id: deal.id,
+        name: deal.name,
+        amount: currentOf(deal, 'amount'),
+        stage: currentOf(deal, 'dealstage'),
+        deal,
+      })),
+    moreOf: ({ deal }) => html`${linkButton(deal, 'contact')} ${linkButton(deal, 'company')}`,
+    fieldsOfNew: html`<label><input type="checkbox" name="contact"> with a contact</label>
                 <label><input type="checkbox" name="company"> with a company</label>`,
-          after: html`<details>
+    after: () => html`<details>
               <summary>Merge two deals</summary>
               <form method="post" action="${list}/merge">
                 ${dealSelect('deal', 'Deal', deals)}
@@ -66,23 +43,37 @@ export function createDealsPage(
                 <div class="actions"><button class="secondary">Merge</button></div>
               </form>
             </details>`,
-        }),
-      )
-      .post('/deals', notFromAnotherSite, async (c) => {
-        const { name = '', amount = '', stage, contact, company } = await formFields(c)
-        if (!isStage(stage)) return c.redirect(list, 303)
-        const deal = deals.add({
-          name: cut(name, maxNameLength),
-          ownerId: standInOwners[0]?.id ?? null,
-          contact: contact !== undefined,
-          company: company !== undefined,
-          stage,
-          amount: isAmount(amount) ? amount : '',
-          at: Date.now(),
-        })
-        webhooks.created(deal)
-        return c.redirect(`${list}#deal-${deal.id}`, 303)
+    create(shown, { contact, company }) {
+      const deal = deals.add({
+        ...shown,
+        ownerId: standInOwners[0]?.id ?? null,
+        contact: contact !== undefined,
+        company: company !== undefined,
+        at: Date.now(),
       })
+      webhooks.created(deal)
+      return deal.id
+    },
+    enter({ deal }, property, value) {
+      const change = deals.enter(deal, property === 'stage' ? 'dealstage' : property, value)
+      if (change !== undefined) webhooks.changed(deal, change)
+      return change !== undefined
+    },
+    press({ deal }, button) {
+      if (button === 'contact' || button === 'company') {
+        deal[button] = !deal[button]
+        webhooks.linked(deal, button, deal[button])
+      }
+      return false
+    },
+  })
+  return (
+    new Hono()
+      .route('/', page)
+      // Only digits, because the id becomes a part of a header.
+      .get('/eu1/contacts/:portal/record/0-3/:id{[0-9]+}', (c) =>
+        c.redirect(`${list}#deal-${c.req.param('id')}`),
+      )
       .post('/deals/merge', notFromAnotherSite, async (c) => {
         const { deal: id = '', into = '' } = await formFields(c)
         const [primary, other] = [deals.get(into), deals.get(id)]
@@ -90,23 +81,6 @@ export function createDealsPage(
           webhooks.merged(primary, other, deals.merge(primary, other))
         }
         return c.redirect(list, 303)
-      })
-      .post('/deals/:id{[0-9]+}', notFromAnotherSite, async (c) => {
-        const id = c.req.param('id')
-        const deal = deals.get(id)
-        const { stage, amount, change } = await formFields(c)
-        let query = `?edited=${id}`
-        if (deal !== undefined && (change === 'contact' || change === 'company')) {
-          deal[change] = !deal[change]
-          webhooks.linked(deal, change, deal[change])
-        }
-        if (deal !== undefined && change === 'stage' && isStage(stage)) {
-          query = `?${enter(deal, 'dealstage', stage) ? 'moved' : 'same'}=${id}`
-        }
-        if (deal !== undefined && change === 'amount' && isAmount(amount)) {
-          enter(deal, 'amount', amount)
-        }
-        return c.redirect(`${list}${query}#deal-${id}`, 303)
       })
   )
 }
@@ -121,8 +95,4 @@ function dealSelect(field: string, label: string, deals: StandInDeals) {
       .all()
       .map(({ id, name }) => html`<option value="${id}">${name}</option>`)}</select>
   </label>`
-}
-
-function isStage(id: string | undefined): id is string {
-  return stages.some((known) => known.id === id)
 }

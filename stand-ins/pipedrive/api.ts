@@ -47,9 +47,9 @@ export function createPipedriveApi(
   function guard(scope: string, tokens: number): MiddlewareHandler<Env> {
     return async (c, next) => {
       const given = c.req.header('Authorization')?.replace('Bearer ', '') ?? ''
-      const user = users.find(({ tokens }) => isAccess(tokens.read(given)))
-      const token = user?.tokens.read(given)
-      if (user === undefined || typeof token !== 'object') {
+      const user = users.find(({ tokens }) => typeof tokens.read(given) !== 'string')
+      const token = user?.tokens.read(given) ?? 'invalid'
+      if (user === undefined || typeof token === 'string' || token.use !== 'access') {
         return refused(c, 401, 'unauthorized access')
       }
       const remaining = limits.get(user)?.()
@@ -107,31 +107,14 @@ export function createPipedriveApi(
       return listed(c, found)
     })
     .get('/v2/pipelines', guard('deals:read', 5), (c) => {
-      const always = { is_deleted: false, is_deal_probability_enabled: true }
-      return listed(
-        c,
-        standInPipelines.map(({ id, label: name }, order_nr) => ({
-          id,
-          name,
-          order_nr,
-          ...always,
-        })),
-      )
+      const named = standInPipelines.map(({ id, label: name }) => ({ id, name }))
+      return listed(c, inOrder(named))
     })
     .get('/v2/stages', guard('deals:read', 5), (c) => {
-      const always = { is_deleted: false, deal_probability: 100 }
-      return listed(
-        c,
-        standInPipelines.flatMap(({ id: pipeline_id, stages }) =>
-          stages.map(({ id, label: name }, order_nr) => ({
-            ...always,
-            id: Number(id),
-            name,
-            order_nr,
-            pipeline_id,
-          })),
-        ),
+      const stages = standInPipelines.flatMap(({ id: pipeline_id, stages }) =>
+        inOrder(stages.map(({ id, label: name }) => ({ id: Number(id), name, pipeline_id }))),
       )
+      return listed(c, stages)
     })
     .get('/v1/deals/:id{[0-9]+}/changelog', guard('recents:read', 20), (c) => {
       const deal = dealOf(c)
@@ -182,9 +165,8 @@ export function createPipedriveApi(
     })
 }
 
-function isAccess(token: ReturnType<StandInUser['tokens']['read']>): boolean {
-  return typeof token !== 'string' && token.use === 'access'
-}
+const inOrder = (items: readonly object[]) =>
+  items.map((item, order_nr) => ({ ...item, order_nr, is_deleted: false }))
 
 /** The part of a list that a call wants. */
 function listed(c: Context, items: readonly object[]): Response {

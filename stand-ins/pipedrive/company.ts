@@ -135,9 +135,8 @@ export class StandInDeals {
   #nextId = 1
 
   constructor(users: PipedriveCompany['users']) {
-    for (const [n, { name, amount, contact, company, ...first }] of firstDeals(
-      Date.now(),
-    ).entries()) {
+    for (const [n, first] of firstDeals(Date.now()).entries()) {
+      const { name, amount, contact, company } = first
       const owner = users[n % users.length] ?? users[0]
       const links = { person_id: contact ? 301 : null, org_id: company ? 501 : null }
       const about = { title: name, value: Number(amount), owner_id: owner.id, stage_id: 10 }
@@ -187,8 +186,8 @@ export class StandInDeals {
     return this.#deals.get(Number(id))
   }
 
-  delete({ data }: StandInDeal): void {
-    this.#deals.delete(data.id)
+  delete(id: string): void {
+    this.#deals.delete(Number(id))
   }
 
   all(): StandInDeal[] {

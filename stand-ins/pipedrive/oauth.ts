@@ -61,7 +61,7 @@ export function createPipedriveOAuth(
       children: html`<label>You are
         <select name="user">${users.map(
           ({ id, name, isAdmin }) =>
-            html`<option value="${id}">${name} (${isAdmin ? 'sees all deals' : 'sees only own deals'})</option>`,
+            html`<option value="${id}">${name} (${isAdmin ? 'all deals' : 'own deals'})</option>`,
         )}</select>
       </label>`,
     }),

@@ -4,7 +4,7 @@ import type { StandInOptions } from '../page.ts'
 import { createPipedriveApi } from './api.ts'
 import { createUsers, DailyBudget, type PipedriveCompany, StandInDeals } from './company.ts'
 import { createPipedriveOAuth } from './oauth.ts'
-import { createDealsPage } from './pages.ts'
+import { createPipedrivePages } from './pages.ts'
 import { StandInWebhooks } from './webhooks.ts'
 
 /** A Pipedrive with one company of two users. */
@@ -29,7 +29,7 @@ export function createStandInPipedrive(options: StandInOptions): Hono {
     for (const { id } of webhooks.of(user)) webhooks.all.delete(id)
   })
   return new Hono()
-    .route('/', createDealsPage(company, webhooks))
+    .route('/', createPipedrivePages(company, webhooks))
     .route('/', oauth)
     .route('/api', createPipedriveApi(company, webhooks))
 }
