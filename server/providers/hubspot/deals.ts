@@ -1,11 +1,12 @@
 import * as v from 'valibot'
 import type { ProviderSettings } from '../calls.ts'
+import { dateIn, unlessMissing } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
 import type { DealProperty } from '../registry.ts'
 import { createCurrencyCache } from './currency.ts'
-import { type HubspotHttp, notFound, unlessMissing } from './http.ts'
+import { type HubspotHttp, notFound } from './http.ts'
 import { propertyNames } from './properties.ts'
 
 /** HubSpot reads up to 100 deals at once, but only 50 with their history. */
@@ -177,12 +178,6 @@ function dealOf(
       .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
       .sort((a, b) => a.at.getTime() - b.at.getTime()),
   }
-}
-
-/** Reads a date. Returns undefined if there is none, or one that no deal can have. */
-function dateIn(value: string | null): Date | undefined {
-  const date = new Date(value ?? Number.NaN)
-  return date.getTime() > 0 && date.getUTCFullYear() < 2200 ? date : undefined
 }
 
 /**

@@ -1,36 +1,36 @@
 import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
 import type { CountSharedCall } from '../limiter.ts'
 import type { Crm } from '../provider.ts'
-import { ProviderError } from '../provider-error.ts'
+import { createPipedriveDeals } from './deals.ts'
+import { createPipedriveHttp, noScope } from './http.ts'
+import { createPipedriveOAuth } from './oauth.ts'
+import { createPipedriveSearch } from './search.ts'
+import { createPipedriveNames } from './stages-and-owners.ts'
+import { createPipedriveSubscription } from './subscription.ts'
+import { createPipedriveWebhook } from './webhook.ts'
 
 export function createPipedrive(
   settings: ProviderSettings,
-  _timeouts: Timeouts = defaultTimeouts,
-  _countShared?: CountSharedCall,
+  timeouts: Timeouts = defaultTimeouts,
+  countShared?: CountSharedCall,
 ): Crm {
-  const notYet = () => Promise.reject(new ProviderError('pipedrive', 'read', 'unreachable'))
+  const http = createPipedriveHttp(settings, timeouts, countShared)
+  const { subscribe, unsubscribe } = createPipedriveSubscription(http, settings)
   return {
     inUse: settings.inUse,
     standIn: settings.standIn,
     readsAs: 'user',
-    brokenReasons: {},
-    dealsAtOnce: 100,
-    linksAtOnce: 100,
-    authorizeUrl: () => settings.authorizeUrl,
-    exchange: notYet,
-    revoke: notYet,
-    refresh: notYet,
-    names: notYet,
-    subscribe: notYet,
-    deal: notYet,
-    deals: notYet,
-    linked: notYet,
-    changedDeals: notYet,
-    stages: notYet,
-    owner: notYet,
-    dealUrl: () => settings.authorizeUrl,
-    webhookRefusal: () => 'missing',
-    readWebhook: () => ({ kind: 'not signed', why: 'missing' }),
-    uninstalledBy: () => undefined,
+    // They cost as much as ten deals.
+    stagesFreshMs: 60 * 60_000,
+    ...createPipedriveOAuth(http, settings, timeouts, unsubscribe),
+    ...createPipedriveDeals(http, settings),
+    ...createPipedriveSearch(http),
+    ...createPipedriveNames(http),
+    subscribe,
+    ...createPipedriveWebhook(settings),
+    brokenReasons: {
+      invalid_grant: 'the access was revoked',
+      [noScope]: 'a permission is missing',
+    },
   }
 }

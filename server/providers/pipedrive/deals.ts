@@ -1,0 +1,107 @@
+import type { ProviderSettings } from '../calls.ts'
+import { dateIn } from '../crm-answers.ts'
+import type { CrmDeal } from '../deal.ts'
+import type { Crm, CrmAccess } from '../provider.ts'
+import type { DealProperty } from '../registry.ts'
+import {
+  changelogEntry,
+  closedAt,
+  dealFields,
+  historyOf,
+  isDeleted,
+  type PipedriveDeal,
+} from './fields.ts'
+import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
+
+/** The API takes 100 ids. But changelogs are read one by one, and these calls must end within ten seconds. */
+const dealsAtOnce = 50
+const linksAtOnce = 100
+/** The newest entries, of all fields. Further pages would cost as much again. */
+const entriesAtOnce = 500
+/** Fewer deals cost less one by one. */
+const fewDeals = calls.deals.tokens / calls.deal.tokens
+
+export function createPipedriveDeals(
+  { call }: PipedriveHttp,
+  settings: ProviderSettings,
+): Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce' | 'dealUrl'> {
+  async function readOne(access: CrmAccess, dealId: string): Promise<PipedriveDeal | undefined> {
+    const path = `v2/deals/${encodeURIComponent(dealId)}`
+    const answer = await ifVisible(call(access, 'deal', path, dealFields))
+    return answer === undefined || isDeleted(answer.data) ? undefined : answer.data
+  }
+
+  /** Reads those of the deals that the user may see. */
+  async function readMany(access: CrmAccess, dealIds: readonly string[]): Promise<PipedriveDeal[]> {
+    if (dealIds.length < fewDeals) {
+      const deals = await Promise.all(dealIds.map((id) => readOne(access, id)))
+      return deals.filter((deal) => deal !== undefined)
+    }
+    const path = `v2/deals?limit=${dealIds.length}&ids=${dealIds.map(encodeURIComponent)}`
+    const { data } = await call(access, 'deals', path, listOf(dealFields))
+    return data.filter((deal) => !isDeleted(deal))
+  }
+
+  async function withHistory(
+    access: CrmAccess,
+    deal: PipedriveDeal,
+    property: DealProperty | undefined,
+  ): Promise<CrmDeal> {
+    if (property === undefined) return dealOf(access, deal)
+    const path = `v1/deals/${deal.id}/changelog?limit=${entriesAtOnce}`
+    // The deal may have been deleted meanwhile.
+    const answer = await ifVisible(call(access, 'changelog', path, listOf(changelogEntry)))
+    return dealOf(access, deal, historyOf(property, deal, answer?.data ?? []))
+  }
+
+  return {
+    dealsAtOnce,
+    linksAtOnce,
+
+    async deal(access, dealId, { history }) {
+      const deal = await readOne(access, dealId)
+      return deal && (await withHistory(access, deal, history))
+    },
+
+    async deals(access, dealIds, history) {
+      const deals = new Map<string, CrmDeal>()
+      for (const deal of await readMany(access, dealIds)) {
+        deals.set(String(deal.id), await withHistory(access, deal, history))
+      }
+      return deals
+    },
+
+    async linked(access, dealIds) {
+      const deals = await readMany(access, dealIds)
+      return new Set(deals.filter(isLinked).map(({ id }) => String(id)))
+    },
+
+    dealUrl({ accountName }, dealId) {
+      const site = settings.standIn
+        ? settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')
+        : `https://${accountName ?? 'app.pipedrive.com'}`
+      return `${site}/deal/${dealId}`
+    },
+  }
+}
+
+export function dealOf(
+  { apiUrl }: CrmAccess,
+  deal: PipedriveDeal,
+  history: CrmDeal['history'] = [],
+): CrmDeal {
+  const { id, title, value, currency, owner_id } = deal
+  return {
+    id: String(id),
+    url: `${apiUrl}/deal/${id}`,
+    name: title,
+    amount: value === null ? null : String(value),
+    currency,
+    ownerId: owner_id === null ? null : String(owner_id),
+    closeDate: dateIn(closedAt(deal) ?? deal.expected_close_date),
+    linked: isLinked(deal),
+    history,
+  }
+}
+
+const isLinked = ({ person_id, org_id }: PipedriveDeal) => person_id !== null || org_id !== null
