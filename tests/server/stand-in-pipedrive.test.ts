@@ -3,8 +3,14 @@ import { answerError } from '../../server/http/errors.ts'
 import { logTo } from '../../server/log.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
+import { StandInTokens } from '../../stand-ins/tokens.ts'
 
 type Fields = Record<string, string>
+
+const ada = 6001
+const ben = 6002
+const ofAda = 1
+const ofBen = 2
 
 /** Starts the stand-in. What it sends to the app gets `answer.status`, and nothing is sent over a network. */
 function start() {
@@ -13,12 +19,18 @@ function start() {
     now: new Date('2026-11-20T12:00:00Z'),
   })
   const answer = { status: 204 }
-  const sent: { url: string; method: string; auth: string | null; body: Webhook }[] = []
+  const sent: {
+    url: string
+    method: string
+    auth: string | null
+    redirect: unknown
+    body: Webhook
+  }[] = []
   const fetch = vi
     .spyOn(globalThis, 'fetch')
-    .mockImplementation((url, { method, headers, body } = {}) => {
+    .mockImplementation((url, { method, headers, body, redirect } = {}) => {
       const auth = new Headers(headers).get('Authorization')
-      sent.push({ url: `${url}`, method: `${method}`, auth, body: JSON.parse(`${body}`) })
+      sent.push({ url: `${url}`, method: `${method}`, auth, redirect, body: JSON.parse(`${body}`) })
       return Promise.resolve(new Response(null, { status: answer.status }))
     })
   onTestFinished(() => {
@@ -30,6 +42,8 @@ function start() {
   const { clientId, clientSecret, webhookUrl = '' } = providers.pipedrive
   const redirectUri = `${appUrl}/pipedrive/callback`
   const app = `Basic ${btoa(`${clientId}:${clientSecret}`)}`
+  /** Those of an admin. */
+  const tokens = new StandInTokens(`pipedrive-stand-in-${ada}-`, `${clientSecret}/${ada}`)
   const sandbox = createSandbox(addresses).onError(answerError(logTo(() => {})))
 
   const request = async (path: string, init: RequestInit = {}) =>
@@ -65,20 +79,23 @@ function start() {
       const answer = await request(`/api${path}`, { method, headers, ...content })
       return { status: answer.status, headers: answer.headers, body: await answer.json() }
     }
-    const subscribe = (url = webhookUrl) =>
+    const subscribe = (url = webhookUrl, more: object = {}) =>
       call('/v1/webhooks', 'POST', {
-        ...{ subscription_url: url, event_action: '*', event_object: 'deal', name: 'Dealbell' },
-        ...{ http_auth_user: 'company', http_auth_password: `of ${user}` },
+        ...more,
+        subscription_url: url,
+        event_action: '*',
+        event_object: 'deal',
+        name: 'Dealbell',
+        http_auth_user: 'company',
+        http_auth_password: `of ${user}`,
       })
     const dealIds = async (query = '') =>
       (await call(`/v2/deals${query}`)).body.data.map(({ id }: { id: number }) => id)
     return { access_token, refresh_token, call, subscribe, dealIds }
   }
 
-  return {
-    ...{ answer, sent, request, submit, press, consent, token, exchange, connect },
-    ...{ app, appUrl, apiUrl, redirectUri, webhookUrl },
-  }
+  const acts = { request, submit, press, consent, token, exchange, connect }
+  return { ...acts, answer, sent, tokens, app, apiUrl, redirectUri }
 }
 
 interface Webhook {
@@ -87,10 +104,6 @@ interface Webhook {
   previous: object | null
 }
 
-const ada = 6001
-const ben = 6002
-const ofAda = 1
-const ofBen = 2
 const wait = (ms: number) => vi.advanceTimersByTimeAsync(ms)
 
 test('an admin sees all deals, and another user neither sees nor is told of those of others', async () => {
@@ -173,7 +186,8 @@ test('the users of the company share its tokens of a day, and each has a burst l
 
 test('a webhook that fails comes again after 3, 30 and 150 seconds', async () => {
   const { connect, press, sent, answer } = start()
-  await (await connect(ada)).subscribe()
+  const { call, subscribe } = await connect(ada)
+  const { id } = (await subscribe()).body.data
   answer.status = 302
   await press(ofAda, 'lost')
   const attempts = () => sent.map(({ body }) => body.meta.attempt)
@@ -188,28 +202,44 @@ test('a webhook that fails comes again after 3, 30 and 150 seconds', async () =>
   await press(ofAda, 'open')
   await wait(1_000_000)
   expect(attempts()).toEqual([1, 2, 3, 4, 1])
+  // A redirect is never followed, and a deleted webhook not repeated.
+  expect(new Set(sent.map(({ redirect }) => redirect))).toEqual(new Set(['manual']))
+  answer.status = 500
+  await press(ofAda, 'won')
+  await call(`/v1/webhooks/${id}`, 'DELETE')
+  await wait(1_000_000)
+  expect(attempts()).toEqual([1, 2, 3, 4, 1, 1])
 })
 
 test('ten first tries that fail ban a webhook for half an hour, and what happens then is lost', async () => {
   const { connect, press, sent, answer, request } = start()
   await (await connect(ada)).subscribe()
   answer.status = 500
-  const moves = async (count: number) => {
-    for (let n = 0; n < count; n++) await press(ofAda, 'stage', { stage: `${10 + (n % 2)}` })
+  let made = 0
+  async function moves(count: number) {
+    for (const to = made + count; made < to; made++) {
+      await press(ofAda, 'stage', { stage: `${10 + (made % 2)}` })
+    }
     await wait(0)
   }
-  await moves(10)
-  expect(await (await request('/deals')).text()).toContain('banned until 12:30 UTC')
-  answer.status = 204
-  // The repeats of the ten.
-  await wait(3_000)
-  expect(sent).toHaveLength(20)
+  const page = async () => (await request('/deals')).text()
+  // Only first tries count.
+  await moves(9)
+  await wait(200_000)
+  expect(sent).toHaveLength(4 * 9)
+  expect(await page()).not.toContain('banned')
+  await moves(1)
+  expect(await page()).toContain('banned until 12:33 UTC')
+  // The repeats of the tenth.
+  await wait(200_000)
+  expect(sent).toHaveLength(4 * 10)
   await moves(2)
-  expect(sent).toHaveLength(20)
   await wait(30 * 60_000)
-  expect(sent).toHaveLength(20)
+  expect(sent).toHaveLength(4 * 10)
+  // The ban has set back the number of failures.
   await moves(2)
-  expect(sent).toHaveLength(22)
+  expect(sent).toHaveLength(4 * 10 + 2)
+  expect(await page()).not.toContain('banned')
 })
 
 test('a user has at most 40 webhooks, each at this server, and nobody deletes those of another', async () => {
@@ -218,6 +248,8 @@ test('a user has at most 40 webhooks, each at this server, and nobody deletes th
   for (const url of ['https://example.com/', 'http://localhost:3001/x', 'no address']) {
     expect((await a.subscribe(url)).status).toBe(400)
   }
+  // An admin's webhook would be told of hidden deals.
+  expect((await b.subscribe(apiUrl, { user_id: ada })).status).toBe(403)
   for (let n = 0; n < 40; n++) expect((await b.subscribe(`${apiUrl}/${n}`)).status).toBe(201)
   await wait(2_001)
   expect((await b.subscribe()).status).toBe(422)
@@ -227,6 +259,23 @@ test('a user has at most 40 webhooks, each at this server, and nobody deletes th
   expect((await a.call('/v1/webhooks')).body.data).toEqual([])
   const statuses = [a, b, b].map(async ({ call }) => (await call(path, 'DELETE')).status)
   expect(await Promise.all(statuses)).toEqual([403, 200, 404])
+})
+
+test('a token is for its use and its scopes', async () => {
+  const { connect, request, tokens } = start()
+  const status = async (token: string) => {
+    const headers = { Authorization: `Bearer ${token}` }
+    return (await request('/api/v2/deals/1', { headers })).status
+  }
+  const { access_token, refresh_token } = await connect(ada)
+  expect(await status(access_token)).toBe(200)
+  expect(await status(refresh_token)).toBe(401)
+  const grant = { grant: 'g', use: 'access', endsAt: Date.now() + 1_000 } as const
+  const token = tokens.issue({ ...grant, scopes: ['deals:read'] })
+  expect(await status(tokens.issue({ ...grant, scopes: ['base'] }))).toBe(403)
+  expect(await status(token)).toBe(200)
+  await wait(1_001)
+  expect(await status(token)).toBe(401)
 })
 
 test('an uninstallation ends tokens and webhooks of this user only, and the app is told', async () => {
