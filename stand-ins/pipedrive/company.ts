@@ -56,7 +56,7 @@ export const standInPipelines = [
 function stages(first: number, ...labels: string[]) {
   return labels.map((label, n) => ({ id: `${first + n}`, label }))
 }
-export const pipelineOf = (stageId: number) =>
+const pipelineOf = (stageId: number) =>
   standInPipelines.find(({ stages }) => stages.some(({ id }) => id === `${stageId}`))?.id ?? 0
 
 /** The budget of a company with one seat of the smallest plan. All users and apps share it. */

@@ -123,7 +123,7 @@ export function callApp(
   const url = new URL(address)
   // Directly to this server and not through a proxy.
   const isOwn = url.origin === new URL(apiUrl).origin
-  return fetch(isOwn ? new URL(settings.apiUrl).origin + url.pathname : address, {
+  return fetch(isOwn ? new URL(settings.apiUrl).origin + url.pathname + url.search : address, {
     method,
     headers: {
       'Content-Type': 'application/json',
