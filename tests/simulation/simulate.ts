@@ -142,7 +142,13 @@ async function play({
       const isDown = faults.includes(outage) && sinceMs > plan.endMs + 20 * second
       const isWaiting =
         (isDown || time.now > calmFrom() + 20 * second) && time.now < calm - 12 * second
-      processes.times.pollMs = isWaiting || time.now > calm + minute ? 10 * second : second
+      // At a small pace, channels wait for turns, and a turn is lost after ten seconds (`keepTurnMs` in pauses.ts).
+      const isInTurns =
+        plan.pace !== undefined &&
+        !isDown &&
+        database.ask(`select from deliveries where state = 'pending' limit 1`).length > 0
+      const isRare = !isInTurns && (isWaiting || time.now > calm + minute)
+      processes.times.pollMs = isRare ? 10 * second : second
       if (time.now > end) break
       if (time.now < calm || people.isBusy() || isTelling()) continue
       const [left] = database.ask<{ count: number }>(
