@@ -1,4 +1,4 @@
-import { createHmac } from 'node:crypto'
+import { createHash, createHmac } from 'node:crypto'
 import { appUrl } from '../relay/hubspot-webhook.ts'
 import type { PipedriveWebhook } from '../relay/pipedrive-outside.ts'
 import type { Move, Played } from './checks.ts'
@@ -28,8 +28,10 @@ const passwordOf = (company: string) =>
 
 function webhookFor(user: Pick<User, 'account' | 'name'>, id: number): PipedriveWebhook {
   const company = String(user.account)
+  const fingerprint = createHash('sha256').update(passwordOf(company)).digest('hex').slice(0, 8)
+  const name = `Dealbell ${fingerprint}`
   return {
-    ...{ id, company, user_id: Number(numberOf(user)), is_active: 1, name: 'Dealbell' },
+    ...{ id, company, user_id: Number(numberOf(user)), is_active: 1, name },
     ...{ subscription_url: webhookUrl, event_action: '*', event_object: 'deal', version: '2.0' },
     ...{ http_auth_user: company, http_auth_password: passwordOf(company) },
   }
@@ -50,7 +52,7 @@ export function playPipedrive(played: Played, note: Note) {
       if (how === 'deleted') world.pipedrive.remove(webhook)
       else if (how === 'deactivated') webhook.is_active = 0
       else if (how === 'doubled') webhooks.push({ ...webhook, id: ++made })
-      else webhook.http_auth_password = 'former'
+      else Object.assign(webhook, { http_auth_password: 'former', name: 'Dealbell 0' })
     }
     note('CRM', `the webhook of user ${user.name} is ${how}`)
   }
