@@ -372,7 +372,9 @@ test.each([{ refresh_token: 'xoxe-1', expires_in: 43_200 }, { expires_in: 43_200
     await refused()
     await vi.waitFor(() => expect(revoked).toBe(1), 20_000)
     expect(await harness.database.$count(connections)).toBe(0)
-    expect(logged()).toMatchObject([{ reason: 'token_rotation_on' }])
+    // A revocation of the test before may end late.
+    const failed = logged().filter(({ event }) => event === 'authorization failed')
+    expect(failed).toMatchObject([{ reason: 'token_rotation_on' }])
     // The settings of the app changed after somebody had connected.
     const fault = harness.faults.current
     harness.faults.current = undefined
