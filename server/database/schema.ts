@@ -306,7 +306,8 @@ export const crmBudgets = pgTable(
     day: date('day').notNull(),
     // What all processes have counted.
     spent: integer('spent').notNull(),
-    // What the CRM last said: the budget of a day, and what all programs of the account have left of it.
+    // The budget of a day, as the CRM last said or as for the smallest account. And what all programs of the account had
+    // left of it when the CRM last said that, without what was spent since; null if it has not said it today.
     most: integer('most'),
     remaining: integer('remaining'),
   },

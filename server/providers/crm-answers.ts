@@ -45,13 +45,13 @@ export async function answerOf<Answer>(
   stage: ProviderError['stage'],
   shape: v.GenericSchema<unknown, Answer>,
   request: ResponsePromise,
-  learn?: (headers: Headers) => void,
+  learn?: (headers: Headers, status: number) => void,
 ): Promise<Answer> {
-  const { headers } = await request.catch((error) => {
-    if (error instanceof HTTPError) learn?.(error.response.headers)
+  const { headers, status } = await request.catch((error) => {
+    if (error instanceof HTTPError) learn?.(error.response.headers, error.response.status)
     throw error
   })
-  learn?.(headers)
+  learn?.(headers, status)
   // Read the text from the request, because its timeout includes the body. The response has no timeout.
   const text = await request.text()
   // Each of these steps takes tens of milliseconds for a large answer. Between them, other work has its turn.
@@ -60,6 +60,15 @@ export async function answerOf<Answer>(
   const answer = understood(crm, stage, shape, parsed)
   await nextTurn()
   return answer
+}
+
+/** The JSON in a body. Undefined if it is none. */
+export function jsonIn(body: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(body))
+  } catch {
+    return undefined
+  }
 }
 
 function parseJson(crm: CrmId, stage: ProviderError['stage'], text: string): unknown {

@@ -223,8 +223,8 @@ export const breaks: readonly Break[] = [
   {
     name: 'limit: each process counts its own calls alone',
     file: 'server/backend.ts',
-    from: 'createProviders(addresses.providers, countCall)',
-    to: 'createProviders(addresses.providers)',
+    from: 'createProviders(addresses.providers, { countCall,',
+    to: 'createProviders(addresses.providers, {',
   },
   {
     name: 'id: each try of a message has another one',

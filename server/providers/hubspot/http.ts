@@ -2,9 +2,10 @@ import ky, { type HTTPError } from 'ky'
 import * as v from 'valibot'
 import { askedWaitMs, oneTry, type ProviderSettings, type Timeouts } from '../calls.ts'
 import { answerOf, asProviderError, json } from '../crm-answers.ts'
-import { type CountSharedCall, callLimit, createCallLimiter, searchLimit } from '../limiter.ts'
+import { createCallLimiter, type SharedCounts } from '../limiter.ts'
 import type { CrmAccess } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
+import { callLimit, searchLimit } from './limits.ts'
 
 // `status` is the most precise code (BAD_REDIRECT_URI). But if it is 'error', use `category`. An error of
 // the CRM API need not have a `status`.
@@ -38,11 +39,11 @@ const isCountedApart = /\/search$|^\/crm\/associations\//
 export function createHubspotHttp(
   settings: ProviderSettings,
   timeouts: Timeouts,
-  countShared?: CountSharedCall,
+  shared?: SharedCounts,
 ) {
   const client = { client_id: settings.clientId, client_secret: settings.clientSecret }
-  const callLimiter = createCallLimiter(callLimit, undefined, countShared)
-  const searchLimiter = createCallLimiter(searchLimit, undefined, countShared)
+  const callLimiter = createCallLimiter(callLimit, undefined, shared)
+  const searchLimiter = createCallLimiter(searchLimit, undefined, shared)
 
   return {
     /** POSTs a form to the OAuth API 2026-03. @throws ProviderError */

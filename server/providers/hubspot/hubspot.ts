@@ -1,5 +1,5 @@
 import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
-import type { CountSharedCall } from '../limiter.ts'
+import type { SharedCounts } from '../limiter.ts'
 import type { Crm } from '../provider.ts'
 import { createHubspotDeals } from './deals.ts'
 import { createHubspotHttp } from './http.ts'
@@ -11,9 +11,9 @@ import { createHubspotWebhook } from './webhook.ts'
 export function createHubspot(
   settings: ProviderSettings,
   timeouts: Timeouts = defaultTimeouts,
-  countShared?: CountSharedCall,
+  shared?: SharedCounts,
 ): Crm {
-  const http = createHubspotHttp(settings, timeouts, countShared)
+  const http = createHubspotHttp(settings, timeouts, shared)
   return {
     inUse: settings.inUse,
     standIn: settings.standIn,

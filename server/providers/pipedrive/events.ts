@@ -5,15 +5,10 @@ import type { DealEvent } from '../deal.ts'
 import { dealProperties } from '../registry.ts'
 import { dealFields, isDeleted, propertiesIn, valueIn } from './fields.ts'
 
-const id = v.pipe(
-  v.union([v.pipe(v.number(), v.safeInteger(), v.minValue(1)), v.string()]),
-  v.transform(String),
-  v.regex(/^\d{1,20}$/),
-)
-
-const webhook = v.object({
+const digits = v.pipe(v.string(), v.regex(/^\d{1,20}$/))
+const about = v.object({
   meta: v.object({
-    company_id: id,
+    company_id: v.union([digits, v.pipe(v.number(), v.safeInteger(), v.minValue(0))]),
     entity: v.string(),
     action: v.string(),
     /** The deal that was merged into this one. */
@@ -21,7 +16,10 @@ const webhook = v.object({
   }),
 })
 
-const created = v.object({ data: dealFields, previous: v.optional(v.undefined()) })
+const created = v.object({
+  data: dealFields,
+  previous: v.optional(v.fallback(v.null(), null), null),
+})
 /** `previous` has only the fields that changed. */
 const changed = v.object({ data: dealFields, previous: v.partial(dealFields) })
 
@@ -35,21 +33,20 @@ export function readBody(body: unknown): {
   events: DealEvent[]
   notUnderstood: number
 } {
-  const of = v.safeParse(webhook, body)
-  if (!of.success) return { events: [], notUnderstood: 1 }
-  const { company_id: company, entity, action, merged_from_id } = of.output.meta
+  if (!v.is(about, body)) return { events: [], notUnderstood: 1 }
+  const { company_id, entity, action, merged_from_id } = body.meta
+  const company = String(company_id)
   const none = { company, events: [], notUnderstood: 0 }
   if (entity !== 'deal' || action === 'delete' || merged_from_id) return none
   const edit = v.safeParse(action === 'create' ? created : changed, body)
   if (!edit.success) return { ...none, notUnderstood: 1 }
-  const { data } = edit.output
+  const { data, previous } = edit.output
   if (isDeleted(data)) return none
-  const before = edit.output.previous
   const occurredAt = new Date(data.update_time)
-  const properties = before === undefined ? dealProperties : propertiesIn(before)
+  const properties = previous === null ? dealProperties : propertiesIn(previous)
   const events = properties.flatMap((property) => {
     const value = valueIn(property, data)
-    const former = before === undefined ? null : valueIn(property, { ...data, ...before })
+    const former = previous && valueIn(property, { ...data, ...previous })
     // A created deal need not have a value. A restored one had no stage.
     if (!v.is(storableText, value) || former === undefined || value === (former ?? '')) return []
     // Each connected user's webhook tells of the same edit, with other ids, and so does each try.

@@ -3,33 +3,24 @@ import { dateIn } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import { type DealProperty, dealProperties } from '../registry.ts'
 
-const number = v.nullish(v.number(), null)
 const text = v.nullish(v.string(), null)
+const times = ['add_time', 'stage_change_time', 'won_time', 'lost_time', 'close_time'] as const
+const ids = ['owner_id', 'person_id', 'org_id'] as const
 
 /** A deal, as the API v2 and webhooks of version 2.0 describe it. */
 export const dealFields = v.object({
   id: v.number(),
-  title: text,
-  value: number,
-  currency: text,
   /** A deal that is won or lost keeps its stage. */
   status: v.string(),
   is_deleted: v.nullish(v.boolean()),
   stage_id: v.number(),
   pipeline_id: v.number(),
-  owner_id: number,
-  person_id: number,
-  org_id: number,
-  add_time: text,
   update_time: v.pipe(
     v.string(),
     v.check((time) => dateIn(time) !== undefined),
   ),
-  stage_change_time: text,
-  won_time: text,
-  lost_time: text,
-  close_time: text,
-  expected_close_date: text,
+  ...v.entriesFromList(['value', ...ids], v.nullish(v.number(), null)),
+  ...v.entriesFromList(['title', 'currency', 'expected_close_date', ...times], text),
 })
 
 export type PipedriveDeal = v.InferOutput<typeof dealFields>

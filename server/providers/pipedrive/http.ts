@@ -3,9 +3,10 @@ import * as v from 'valibot'
 import { basicAuth } from '../basic-auth.ts'
 import { askedWaitMs, oneTry, type ProviderSettings, type Timeouts } from '../calls.ts'
 import { answerOf, asProviderError, json, unlessMissing } from '../crm-answers.ts'
-import { type CountSharedCall, createCallLimiter } from '../limiter.ts'
+import { createCallLimiter, type SharedCounts } from '../limiter.ts'
 import type { CrmAccess } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
+import { limit } from './limits.ts'
 
 /** What each call costs of the company's tokens of a day, and the scope that it needs, by Pipedrive's documents. */
 export const calls = {
@@ -40,6 +41,9 @@ export const ifVisible = <Answer>(read: Promise<Answer>) => unlessMissing(read, 
 /** Lists of version 1 may be null if they are empty. */
 export const listOf = <Item>(item: v.GenericSchema<unknown, Item>) => v.nullish(v.array(item), [])
 
+/** The account of a call that asks which company it is. It counts towards no limit of ours. */
+export const notKnownYet = ''
+
 interface CallOptions {
   method?: 'GET' | 'POST' | 'DELETE'
   body?: object
@@ -51,10 +55,10 @@ interface CallOptions {
 export function createPipedriveHttp(
   settings: ProviderSettings,
   timeouts: Timeouts,
-  countShared?: CountSharedCall,
+  shared?: SharedCounts,
 ) {
   const client = { ...json, Authorization: basicAuth(settings.clientId, settings.clientSecret) }
-  const limiter = createCallLimiter(undefined, undefined, countShared)
+  const ofCompanies = createCallLimiter(limit, undefined, shared)
 
   return {
     /** POSTs a form to the OAuth server. @throws ProviderError */
@@ -85,23 +89,25 @@ export function createPipedriveHttp(
       data: v.GenericSchema<unknown, Data>,
       { method = 'GET', body, timeoutMs = timeouts.callMs, learn }: CallOptions = {},
     ): Promise<{ data: Data; next: string | undefined }> {
-      await limiter.enter(access)
-      const answer = await ofPipedrive('read', () => {
-        const request = ky(`${access.apiUrl}/api/${path}`, {
+      const { accountId, accessToken, apiUrl } = access
+      const limiter = accountId === notKnownYet ? undefined : ofCompanies
+      await limiter?.enter(access, calls[name].tokens)
+      const send = () => {
+        const request = ky(`${apiUrl}/api/${path}`, {
           method,
-          headers: { ...json, Authorization: `Bearer ${access.accessToken}` },
+          headers: { ...json, Authorization: `Bearer ${accessToken}` },
           ...(body !== undefined && { json: body }),
           ...oneTry(timeoutMs),
         })
         const shape = v.object({ data, additional_data: v.nullish(nextPage) })
-        return answerOf('pipedrive', 'read', shape, request, (headers) => {
+        return answerOf('pipedrive', 'read', shape, request, (headers, status) => {
           learn?.(headers)
-          limiter.learn(access.accountId, headers)
+          if (status !== 429) limiter?.learn(accountId, headers)
         })
-      }).catch((error: ProviderError) => {
-        if (error.retryAfterMs !== undefined) limiter.pause(access.accountId, error.retryAfterMs)
-        throw error
-      })
+      }
+      const answer = await ofPipedrive('read', send, (headers) =>
+        limiter?.refused(accountId, headers),
+      )
       return { data: answer.data, next: answer.additional_data?.next_cursor || undefined }
     },
   }
@@ -119,17 +125,26 @@ export function codeIn(body: unknown): string | undefined {
   return text?.split(':')[0]?.trim().toLowerCase().replaceAll(/\W+/g, '_')
 }
 
-function ofPipedrive<T>(stage: ProviderError['stage'], call: () => Promise<T>): Promise<T> {
-  const errorOf = (error: HTTPError) => errorIn(stage, error)
+function ofPipedrive<T>(
+  stage: ProviderError['stage'],
+  call: () => Promise<T>,
+  waitMs: (headers: Headers) => number | undefined = () => undefined,
+): Promise<T> {
+  const errorOf = (error: HTTPError) => errorIn(stage, error, waitMs)
   return asProviderError('pipedrive', stage, { errorOf, missing }, call)
 }
 
-function errorIn(stage: ProviderError['stage'], { data, response }: HTTPError): ProviderError {
+function errorIn(
+  stage: ProviderError['stage'],
+  { data, response }: HTTPError,
+  waitMs: (headers: Headers) => number | undefined,
+): ProviderError {
   const { status, headers } = response
   const failed = (kind: ProviderError['kind'], reason = `status_${status}`, waitMs?: number) =>
     new ProviderError('pipedrive', stage, kind, reason, waitMs)
   if (status === 429) {
-    return failed('unreachable', 'rate_limited', askedWaitMs(headers, withoutRetryAfterMs))
+    const ms = waitMs(headers) ?? askedWaitMs(headers, withoutRetryAfterMs)
+    return failed('unreachable', 'rate_limited', ms)
   }
   const code = codeIn(data)
   if (stage !== 'read') {

@@ -2,7 +2,7 @@ import * as v from 'valibot'
 import type { ProviderSettings, Timeouts } from '../calls.ts'
 import type { Crm, CrmAccess, Secrets } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
-import { calls, type PipedriveHttp } from './http.ts'
+import { calls, notKnownYet, type PipedriveHttp } from './http.ts'
 
 const token = v.pipe(v.string(), v.nonEmpty())
 const tokenAnswer = v.object({
@@ -52,12 +52,8 @@ export function createPipedriveOAuth(
   unsubscribe: (access: CrmAccess, timeoutMs: number) => Promise<void>,
 ): Pick<Crm, 'authorizeUrl' | 'exchange' | 'refresh' | 'revoke' | 'names'> {
   const { postOAuth } = http
-  // Before the company is known, its address stands for it.
-  const accessOf = ({ accessToken, apiUrl = '' }: Secrets): CrmAccess => ({
-    accountId: apiUrl,
-    accessToken,
-    apiUrl,
-    urgency: 'fresh',
+  const accessOf = ({ accessToken, apiUrl }: Secrets): CrmAccess => ({
+    ...{ accountId: notKnownYet, accessToken, apiUrl, urgency: 'fresh' },
   })
 
   return {

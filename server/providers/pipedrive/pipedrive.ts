@@ -1,5 +1,5 @@
 import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
-import type { CountSharedCall } from '../limiter.ts'
+import type { SharedCounts } from '../limiter.ts'
 import type { Crm } from '../provider.ts'
 import { createPipedriveDeals } from './deals.ts'
 import { createPipedriveHttp, noScope } from './http.ts'
@@ -12,9 +12,9 @@ import { createPipedriveWebhook } from './webhook.ts'
 export function createPipedrive(
   settings: ProviderSettings,
   timeouts: Timeouts = defaultTimeouts,
-  countShared?: CountSharedCall,
+  shared?: SharedCounts,
 ): Crm {
-  const http = createPipedriveHttp(settings, timeouts, countShared)
+  const http = createPipedriveHttp(settings, timeouts, shared)
   const { subscribe, unsubscribe } = createPipedriveSubscription(http, settings)
   return {
     inUse: settings.inUse,

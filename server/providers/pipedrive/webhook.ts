@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import * as v from 'valibot'
 import { credentialsIn, isSameSecret } from '../basic-auth.ts'
 import type { ProviderSettings } from '../calls.ts'
+import { jsonIn } from '../crm-answers.ts'
 import type { Crm, WebhookRefusal } from '../provider.ts'
 import { readBody } from './events.ts'
 
@@ -39,7 +40,7 @@ export function createPipedriveWebhook({
     readWebhook({ header, body }) {
       const found = companyIn(header)
       if ('why' in found) return { kind: 'not signed', why: found.why }
-      const { company = found.company, ...content } = readBody(parse(body))
+      const { company = found.company, ...content } = readBody(jsonIn(body))
       if (company !== found.company) return { kind: 'not signed', why: 'signature' }
       // Another answer than 2xx counts towards a ban, in which events are lost. So an unknown form gets one, too.
       return { kind: 'events', items: 1, ...content }
@@ -49,17 +50,9 @@ export function createPipedriveWebhook({
       const { user, password = '' } = credentialsIn(header('Authorization')) ?? {}
       const isPipedrive =
         user === clientId && secrets.some((secret) => isSameSecret(password, secret))
-      const { success, output } = v.safeParse(uninstallBody, isPipedrive ? parse(body) : undefined)
+      const { success, output } = v.safeParse(uninstallBody, isPipedrive ? jsonIn(body) : undefined)
       if (!success || output.client_id !== clientId) return undefined
       return { accountId: output.company_id, accountUserId: output.user_id }
     },
-  }
-}
-
-function parse(body: Uint8Array): unknown {
-  try {
-    return JSON.parse(new TextDecoder().decode(body))
-  } catch {
-    return undefined
   }
 }
