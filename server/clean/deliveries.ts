@@ -11,7 +11,7 @@ import {
   recentCalls,
 } from '../database/schema.ts'
 
-/** HubSpot repeats an event for a day. After 30 days, even a dead delivery is only history. */
+/** A CRM repeats an event for a day at most. After 30 days, even a dead delivery is only history. */
 const keepDays = 30
 const old = sql`now() - make_interval(days => ${keepDays})`
 /** Few events at a time, because each has a delivery for every user of its account. */

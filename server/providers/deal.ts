@@ -72,8 +72,8 @@ export interface ChangedDeals {
   /** False if there are further changes after `until`. */
   complete: boolean
   /**
-   * The deals themselves by their ids, if the answer has them. The history of each has only the last change of its stage.
-   * So only deals whose last change is news must be read. Missing if the answer has only ids.
+   * The deals themselves by their ids, if the answer has them. The history of each has only the last change of its stage,
+   * after an empty value if the deal was not created with it. So only deals whose last change is news must be read. Missing if the answer has only ids.
    */
   deals?: ReadonlyMap<string, CrmDeal> | undefined
 }

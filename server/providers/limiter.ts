@@ -217,7 +217,10 @@ export function createCallLimiter(
       } catch (error) {
         // No call was made.
         account.made.splice(account.made.indexOf(madeAt), 1)
-        if (asks) account.pausedUntil = madeAt
+        if (asks && account.isAsking) {
+          account.isAsking = false
+          account.pausedUntil = madeAt
+        }
         throw error
       }
     },

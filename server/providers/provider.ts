@@ -150,6 +150,8 @@ export interface Crm extends Provider {
   deal(access: CrmAccess, dealId: string, fields: DealFields): Promise<CrmDeal | undefined>
   /** The most deals of one call of `deals`. */
   readonly dealsAtOnce: number
+  /** The most deals of one call of `deals` with a history, if fewer. */
+  readonly historiesAtOnce?: number
   /**
    * Reads deals. Their links may be undefined. The answer lacks deals that do not exist, and may lack deals that were
    * merged. @param history as in `DealFields`. @throws ProviderError

@@ -191,7 +191,7 @@ describe.each(['memory', ...databaseKinds] as const)('of a day, counted in %s,',
     expect(await spend(1)).toMatchObject(isKept())
     expect(await spend(1, 'spare', other)).toMatchObject(isKept())
     // What was refused is not spent, and takes no room.
-    for (let calls = 0; calls < 70; calls++) await spend(1, 'spare')
+    for (let calls = 0; calls < 100; calls++) expect(await spend(1)).toMatchObject(isKept())
     expect(await spend(6_000, 'fresh', other)).toBeUndefined()
     // The count may be wrong. Then the CRM refuses.
     expect(await spend(1, 'fresh')).toBeUndefined()
@@ -235,8 +235,18 @@ describe.each(['memory', ...databaseKinds] as const)('of a day, counted in %s,',
     expect(await spend(1)).toBeUndefined()
     // Nothing that the CRM says gives back what was spent.
     await spend(25_000, 'fresh')
+    await hear(30_000, 29_000)
     hoursLater(1)
     expect(await spend(1)).toMatchObject(isKept())
+  })
+
+  test('asks no question for what is kept: the next fresh event asks after a refusal', async () => {
+    await spend(24_000)
+    one.refused(`${accountId}`, new Headers())
+    vi.setSystemTime(Date.now() + 2_000)
+    expect(await spend(1)).toMatchObject(isKept())
+    expect(await spend(1, 'fresh')).toBeUndefined()
+    expect(await spend(1, 'fresh')).toMatchObject({ reason: 'rate_limited', retryAfterMs: 10_000 })
   })
 
   const testStored = test.runIf(kind !== 'memory')

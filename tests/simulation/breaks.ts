@@ -1,6 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: these are texts of the server's files.
 import { type RegisterHooksOptions, registerHooks } from 'node:module'
-import type { ChatId } from '../../server/providers/registry.ts'
+import type { ChatId, CrmId } from '../../server/providers/registry.ts'
 import type { Scene } from './crowd.ts'
 import type { SimulatedDatabase } from './database.ts'
 import type { Theme } from './faults.ts'
@@ -18,6 +18,8 @@ interface Break {
   to: string
   /** Plays only the seeds of this theme. */
   theme?: Theme
+  /** Plays with this CRM. By default, HubSpot. */
+  crm?: CrmId
   /** Plays only the seeds with this chat. */
   chat?: ChatId
   /** Plays this scene of a crowd, and no seeds. */
@@ -99,6 +101,12 @@ export const breaks: readonly Break[] = [
     from: 'pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 }',
     to: 'pace: { channelMs: 1_000, perSecond: 5, burst: 20 }',
     chat: 'microsoft-teams',
+  },
+  {
+    name: 'pace: each process counts alone',
+    file: `${relay}/schedule/pauses.ts`,
+    from: '((await countCall?.(`messages ${account}`, burst, burst * intervalMs)) ?? 0)',
+    to: '0',
   },
   {
     name: 'webhook: a message is posted twice',
@@ -223,8 +231,8 @@ export const breaks: readonly Break[] = [
   {
     name: 'limit: each process counts its own calls alone',
     file: 'server/backend.ts',
-    from: 'createProviders(addresses.providers, { countCall,',
-    to: 'createProviders(addresses.providers, {',
+    from: 'countCall,\n    spend:',
+    to: 'spend:',
   },
   {
     name: 'id: each try of a message has another one',
@@ -352,12 +360,12 @@ export async function printTable(
   { seeds, only }: { seeds: number; only: string },
 ): Promise<void> {
   registerHooks(hooks)
-  for (const [number, { name, theme, chat, scene }] of breaks.entries()) {
+  for (const [number, { name, theme, crm, chat, scene }] of breaks.entries()) {
     if (!name.startsWith(only)) continue
     const begun = process.cpuUsage()
     const found =
       scene === undefined
-        ? await findBySeed(database, number, { theme, chat }, seeds)
+        ? await findBySeed(database, number, { theme, crm, chat }, seeds)
         : await findByCrowd(database, number, scene)
     if (!applied.has(name)) throw new Error(`Nothing loads the file of '${name}'.`)
     const { user, system } = process.cpuUsage(begun)
@@ -368,14 +376,15 @@ export async function printTable(
 async function findBySeed(
   database: SimulatedDatabase,
   number: number,
-  only: { theme: Theme | undefined; chat: ChatId | undefined },
+  only: { theme: Theme | undefined; crm: CrmId | undefined; chat: ChatId | undefined },
   seeds: number,
 ): Promise<string> {
   const { simulate }: typeof import('./simulate.ts') = await import(`./simulate.ts?break=${number}`)
   for (let seed = 1; seed <= seeds; seed++) {
-    const { theme, chat } = planOf(seed)
+    const { crm = 'hubspot' } = only
+    const { theme, chat } = planOf(seed, crm)
     if (theme !== (only.theme ?? theme) || chat !== (only.chat ?? chat)) continue
-    const [broken] = (await simulate(database, seed)).broken
+    const [broken] = (await simulate(database, seed, { crm })).broken
     if (broken !== undefined) return `seed ${seed}: ${broken}`
   }
   return `not found in ${seeds} seeds`

@@ -3,6 +3,7 @@ import { discord } from '../../server/providers/discord/discord.ts'
 import { googleChat } from '../../server/providers/google-chat/google-chat.ts'
 import { mattermost } from '../../server/providers/mattermost/mattermost.ts'
 import { teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
+import type { Pace } from '../../server/providers/provider.ts'
 import {
   type AddressId,
   addressIds,
@@ -19,9 +20,13 @@ import type { Dice } from './time.ts'
 
 // The chats of a run. What a chat takes and keeps is written here again, so that a change of server/providers/ is seen.
 
+export type AccountPace = Pick<Pace, 'perSecond' | 'burst'>
+
 interface KnownChat {
   /** A channel gets one message in this time. */
   apartMs: number
+  /** The channels of one account get so many messages together. */
+  pace: AccountPace
   /** Takes a message once that comes twice with one id. Undefined: the seed decides. */
   knowsIds?: boolean
   /** Why a connection breaks after its channel is closed. */
@@ -37,11 +42,15 @@ interface KnownByAddress extends KnownChat {
   mistake: { status: number; body: object }
 }
 
-const slack: KnownChat = { apartMs: second, closed: 'is_archived' }
+const slow: AccountPace = { perSecond: 0.5, burst: 1 }
+const fast: AccountPace = { perSecond: 5, burst: 20 }
+
+const slack: KnownChat = { apartMs: second, pace: fast, closed: 'is_archived' }
 
 const byAddress: Record<AddressId, KnownByAddress> = {
   'microsoft-teams': {
     apartMs: 2 * second,
+    pace: slow,
     knowsIds: false,
     closed: 'WorkflowNotFound',
     chat: teams,
@@ -52,6 +61,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
   },
   'google-chat': {
     apartMs: 2 * second,
+    pace: slow,
     knowsIds: true,
     closed: 'NOT_FOUND',
     chat: googleChat,
@@ -61,6 +71,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
   },
   discord: {
     apartMs: 2 * second,
+    pace: slow,
     knowsIds: false,
     closed: 'code_10015',
     chat: discord,
@@ -71,6 +82,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
   },
   mattermost: {
     apartMs: second,
+    pace: fast,
     knowsIds: false,
     closed: 'web_incoming_webhook_invalid',
     chat: mattermost,

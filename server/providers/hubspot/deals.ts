@@ -128,7 +128,8 @@ export function createHubspotDeals(
         body: {
           inputs: asInputs(dealIds),
           properties,
-          ...(history && { propertiesWithHistory: [propertyNames[history]] }),
+          // HubSpot requires the field.
+          propertiesWithHistory: history === undefined ? [] : [propertyNames[history]],
         },
         mostBytes: mostHistoryBytes,
       })

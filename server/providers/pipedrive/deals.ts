@@ -13,9 +13,9 @@ import {
 } from './fields.ts'
 import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
 
-/** The API takes 100 ids. But changelogs are read one by one, and these calls must end within ten seconds. */
-const dealsAtOnce = 50
-const linksAtOnce = 100
+const dealsAtOnce = 100
+/** Changelogs are read one by one, and these calls must end within ten seconds. */
+const historiesAtOnce = 10
 /** The newest entries, of all fields. Further pages would cost as much again. */
 const entriesAtOnce = 500
 /** Fewer deals cost less one by one. */
@@ -24,7 +24,10 @@ const fewDeals = calls.deals.tokens / calls.deal.tokens
 export function createPipedriveDeals(
   { call }: PipedriveHttp,
   settings: ProviderSettings,
-): Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce' | 'dealUrl'> {
+): Pick<
+  Crm,
+  'deal' | 'deals' | 'dealsAtOnce' | 'historiesAtOnce' | 'linked' | 'linksAtOnce' | 'dealUrl'
+> {
   async function readOne(access: CrmAccess, dealId: string): Promise<PipedriveDeal | undefined> {
     const path = `v2/deals/${encodeURIComponent(dealId)}`
     const answer = await ifVisible(call(access, 'deal', path, dealFields))
@@ -56,7 +59,8 @@ export function createPipedriveDeals(
 
   return {
     dealsAtOnce,
-    linksAtOnce,
+    historiesAtOnce,
+    linksAtOnce: dealsAtOnce,
 
     async deal(access, dealId, { history }) {
       const deal = await readOne(access, dealId)
@@ -95,7 +99,8 @@ export function dealOf(
     id: String(id),
     url: `${apiUrl}/deal/${id}`,
     name: title,
-    amount: value === null ? null : String(value),
+    // Pipedrive has no deal without a value.
+    amount: value ? String(value) : null,
     currency,
     ownerId: owner_id === null ? null : String(owner_id),
     closeDate: dateIn(closedAt(deal) ?? deal.expected_close_date),

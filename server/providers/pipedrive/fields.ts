@@ -108,10 +108,16 @@ export function closedAt({ status, won_time, lost_time, close_time }: PipedriveD
 export const isDeleted = ({ status, is_deleted }: PipedriveDeal) =>
   status === 'deleted' || is_deleted === true
 
-/** The last change of a deal's stage, by the times that are in the deal. It does not show that a deal was reopened. */
+/**
+ * The last change of a deal's stage, by the times that are in the deal. They do not show that a deal was reopened. What
+ * the stage was before is unknown.
+ */
 export function lastStageOf(deal: PipedriveDeal): CrmDeal['history'] {
   const value = valueIn('stage', deal)
   const entered = [deal.stage_change_time, deal.add_time].flatMap((time) => dateIn(time) ?? [])
   const at = dateIn(closedAt(deal)) ?? entered.sort((a, b) => b.getTime() - a.getTime())[0]
-  return value === undefined || at === undefined ? [] : [{ value, at }]
+  if (value === undefined || at === undefined) return []
+  const created = dateIn(deal.add_time)
+  const isCreation = created === undefined || at <= created
+  return [...(isCreation ? [] : [{ value: '', at: created }]), { value, at }]
 }

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import * as v from 'valibot'
 import type { ProviderSettings } from '../calls.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
@@ -5,12 +6,14 @@ import { ifVisible, listOf, type PipedriveHttp } from './http.ts'
 import { readMe } from './oauth.ts'
 import { webhookPassword } from './webhook.ts'
 
-const name = 'Dealbell'
+/** The name of each of our webhooks begins so. */
+const product = 'Dealbell'
 
 const webhook = v.looseObject({
   id: v.number(),
   user_id: v.number(),
-  is_active: v.nullish(v.union([v.number(), v.boolean()])),
+  name: v.nullish(v.string(), ''),
+  is_active: v.nullish(v.union([v.number(), v.boolean()]), true),
 })
 
 /** Keeps exactly one webhook for each user who is connected. */
@@ -19,35 +22,44 @@ export function createPipedriveSubscription(
   { webhookUrl = '', clientSecret }: ProviderSettings,
 ) {
   const { call } = http
-  const webhookOf = (company: string) => ({
-    subscription_url: webhookUrl,
-    event_action: '*',
-    event_object: 'deal',
-    version: '2.0',
-    name,
-    http_auth_user: company,
-    http_auth_password: webhookPassword(clientSecret, company),
-  })
+  function webhookOf(company: string) {
+    const password = webhookPassword(clientSecret, company)
+    return {
+      subscription_url: webhookUrl,
+      event_action: '*',
+      event_object: 'deal',
+      version: '2.0',
+      // The name shows which password the webhook has: Pipedrive need not show passwords.
+      name: `${product} ${createHash('sha256').update(password).digest('hex').slice(0, 8)}`,
+      http_auth_user: company,
+      http_auth_password: password,
+    }
+  }
 
   /**
-   * Deletes the user's webhooks but the oldest that is as wanted and works. @returns whether there is one.
+   * Deletes the user's webhooks but the oldest that is as wanted and works, and but a new one that seems to be neither.
+   * @returns whether there is one that is as wanted and works.
    */
   async function keepOne(
     access: CrmAccess,
     userId: number,
-    wanted: ReturnType<typeof webhookOf> | undefined,
-    timeoutMs?: number,
+    {
+      wanted,
+      isNew,
+      timeoutMs,
+    }: { wanted?: ReturnType<typeof webhookOf>; isNew?: true; timeoutMs?: number },
   ): Promise<boolean> {
     const shape = listOf(webhook)
     const { data } = await call(access, 'webhooks', 'v1/webhooks', shape, { timeoutMs })
     const own = data
-      .filter((each) => each.name === name && each.user_id === userId)
+      .filter(({ name, user_id }) => name.startsWith(product) && user_id === userId)
       .sort((a, b) => a.id - b.id)
-    const fields = Object.entries(wanted ?? { id: undefined })
     const kept = own.find(
-      (each) => each.is_active && fields.every(([key, value]) => each[key] === value),
+      ({ is_active, name, subscription_url }) =>
+        is_active && name === wanted?.name && subscription_url === wanted.subscription_url,
     )
-    for (const { id } of own.filter((each) => each !== kept)) {
+    const last = isNew && kept === undefined ? own.at(-1) : undefined
+    for (const { id } of own.filter((each) => each !== kept && each !== last)) {
       const options = { method: 'DELETE', timeoutMs } as const
       const path = `v1/webhooks/${id}`
       // Another process may have deleted it. And another app may have one of the same name, which is not ours to delete.
@@ -58,12 +70,12 @@ export function createPipedriveSubscription(
 
   const subscribe: Crm['subscribe'] = async (access) => {
     const { id } = await readMe(http, access)
-    const body = webhookOf(access.accountId)
-    if (await keepOne(access, id, body)) return false
-    const options = { method: 'POST', body } as const
+    const wanted = webhookOf(access.accountId)
+    if (await keepOne(access, id, { wanted })) return false
+    const options = { method: 'POST', body: wanted } as const
     await call(access, 'makeWebhook', 'v1/webhooks', v.optional(v.unknown()), options)
     // Another tab or process may have made one, too.
-    await keepOne(access, id, body)
+    await keepOne(access, id, { wanted, isNew: true })
     return true
   }
 
@@ -74,7 +86,7 @@ export function createPipedriveSubscription(
     async unsubscribe(access: CrmAccess, timeoutMs: number): Promise<void> {
       const { id, company_id } = await readMe(http, access, timeoutMs)
       const ofCompany = { ...access, accountId: String(company_id) }
-      await keepOne(ofCompany, id, undefined, timeoutMs)
+      await keepOne(ofCompany, id, { timeoutMs })
     },
   }
 }

@@ -33,7 +33,10 @@ type WantedInOrder = readonly [Wanted, ...Wanted[]]
  * account whose tokens see the same deals. If the caller needs several deals, one call reads as many as the CRM allows.
  */
 export function createDealReader(
-  crm: Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce' | 'readsAs'>,
+  crm: Pick<
+    Crm,
+    'deal' | 'deals' | 'dealsAtOnce' | 'historiesAtOnce' | 'linked' | 'linksAtOnce' | 'readsAs'
+  >,
   withAccess: WithAccess,
   now: () => number = () => performance.now(),
 ) {
@@ -113,7 +116,7 @@ export function createDealReader(
       const missing = wanted
         .slice(1)
         .filter(({ dealId, readAfterMs }) => deals.get(key(dealId), readAfterMs) === undefined)
-      const ids = firstIds(first.dealId, missing, crm.dealsAtOnce)
+      const ids = firstIds(first.dealId, missing, dealsAtOnce(crm, history))
       return ids.length === 1
         ? await readOne(connection, first.dealId, history, options)
         : await readMany(connection, ids, history, options.urgency)
@@ -159,6 +162,12 @@ export function createDealReader(
     },
   }
 }
+
+/** The most deals of one call of `deals`. */
+export const dealsAtOnce = (
+  { dealsAtOnce, historiesAtOnce }: Pick<Crm, 'dealsAtOnce' | 'historiesAtOnce'>,
+  history: History,
+) => (history === undefined ? dealsAtOnce : (historiesAtOnce ?? dealsAtOnce))
 
 function firstIds(
   first: string,

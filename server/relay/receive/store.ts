@@ -160,6 +160,32 @@ export async function unknownOf(
   return events.filter(({ key }) => unknown.has(key))
 }
 
+/**
+ * Returns those of these deals whose last change may be missing: the newest stored one has another value or is older. If
+ * none is stored, the change is news if it happened since `sinceMs` (ms since 1970).
+ */
+export async function dealsWithNews(
+  database: Executor,
+  of: { crm: CrmId; accountId: string; property: DealProperty; sinceMs: number },
+  last: ReadonlyArray<{ dealId: string; value: string; at: Date }>,
+): Promise<string[]> {
+  const rows = await rowsOf<{ dealId: string }>(
+    database,
+    sql`select item."dealId"
+        from json_to_recordset(${JSON.stringify(last)}::json)
+          as item("dealId" text, value text, at timestamptz)
+        left join lateral (
+          select value, occurred_at from deal_events
+          where account_id = ${of.accountId} and deal_id = item."dealId"
+            and crm = ${of.crm} and property = ${of.property}
+          order by occurred_at desc, id desc limit 1
+        ) as stored on true
+        where case when stored.value is null then item.at > to_timestamp(${of.sinceMs / 1000}::float8)
+          else stored.value <> item.value or stored.occurred_at < item.at - ${tolerance} end`,
+  )
+  return rows.map(({ dealId }) => dealId)
+}
+
 type FoundBy = 'webhook' | 'search'
 
 /** Events as rows of a table `item`. */
