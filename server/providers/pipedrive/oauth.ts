@@ -75,13 +75,10 @@ export function createPipedriveOAuth(
       const { id, company_id, host } = await readMe(http, accessOf(granted.secrets))
       return {
         ...granted,
-        accountId: String(company_id),
-        accountName: host,
-        accountUserId: String(id),
+        ...{ accountId: String(company_id), accountName: host, accountUserId: String(id) },
         // A user who connects again may get the same refresh token.
         grantId: `${company_id}:${id}`,
-        channelId: null,
-        channelName: null,
+        ...{ channelId: null, channelName: null },
       }
     },
 
