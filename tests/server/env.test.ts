@@ -48,6 +48,7 @@ describe('settings', () => {
       olderSecrets: ['old', 'older'],
       authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
       apiUrl: 'https://api.hubapi.com',
+      webhookUrl: 'http://localhost:3000/webhooks/hubspot',
       inUse: true,
       standIn: false,
     })
