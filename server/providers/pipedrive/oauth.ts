@@ -34,7 +34,7 @@ const companyAddress = /^https:\/\/[a-z0-9-]+\.pipedrive\.com$/
  * The base address of a company's API, if it is Pipedrive's or at the origin of PIPEDRIVE_API_URL. Any other would get
  * the token, and could be inside our network.
  */
-export function companyUrl(
+function companyUrl(
   domain: string,
   { apiUrl }: Pick<ProviderSettings, 'apiUrl'>,
 ): string | undefined {
