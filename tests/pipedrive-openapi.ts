@@ -113,3 +113,5 @@ export function complaintsOfAnswer(call: string, status: number, answer: unknown
   if (schema !== undefined) return complaints(schema, answer, 'answer')
   return status < 300 ? [`${status}: not described`] : []
 }
+
+export const complaintsOfDeal = (deal: object) => complaints({ $ref: 'deal' }, deal, 'deal')
