@@ -1,4 +1,4 @@
-import { expect, type Page } from '@playwright/test'
+import { expect, type Locator, type Page } from '@playwright/test'
 import { expectNoFinding } from './axe.ts'
 import { test as base, withServices } from './server.ts'
 
@@ -104,6 +104,7 @@ for (const { chat, allow, link, colorScheme } of [
     const webhooks = deals.getByText(/^Ada Admin: /)
     await expect(webhooks).toHaveText('Ada Admin: one webhook')
     await page.goto('/')
+    if (chat === 'Slack') await uninstallAndInstall(page, deals)
     await button(page, 'Disconnect Pipedrive').click()
     await expect(button(page, 'Connect Pipedrive')).toBeVisible()
     await expect(async () => {
@@ -111,4 +112,41 @@ for (const { chat, allow, link, colorScheme } of [
       await expect(webhooks).toHaveText('Ada Admin: no webhook', { timeout: 1 })
     }).toPass()
   })
+}
+
+/** Pipedrive's own pages know nothing of Dealbell's state. */
+async function uninstallAndInstall(page: Page, deals: Page) {
+  await button(deals, 'Uninstall for Ada Admin').click()
+  const why = page.getByText(/^Not connected since .*: Pipedrive says that the access was revoked/)
+  await reloadUntil(page, why)
+  await button(deals, 'Install for Ada Admin from the Marketplace').click()
+  await expect(deals.getByRole('heading', { name: 'Connect Pipedrive' })).toBeVisible()
+  await expect(
+    deals.getByText(/It was begun at Pipedrive, not in Dealbell\. Connect/),
+  ).toBeVisible()
+  await connectPipedrive(deals)
+  await deals.goto('/sandbox/pipedrive/deals')
+
+  await button(deals, 'Use up').click()
+  // A check tries to read the webhook.
+  const { origin } = new URL(page.url())
+  const app = 'dealbell-stand-in-pipedrive:stand-in-pipedrive-secret'
+  const told = await page.request.delete(`${origin}/pipedrive/callback`, {
+    headers: { Authorization: `Basic ${Buffer.from(app).toString('base64')}` },
+    data: { client_id: 'dealbell-stand-in-pipedrive', company_id: 5300001, user_id: 6001 },
+  })
+  await expect(told).toBeOK()
+  const late = page.getByText('Pipedrive may not tell Dealbell of changes at once.')
+  await reloadUntil(page, late)
+  await button(deals, 'Renew').click()
+  await button(page, 'Disconnect Pipedrive').click()
+  await connectPipedrive(page)
+  await expect(late).toBeHidden()
+}
+
+async function reloadUntil(page: Page, text: Locator) {
+  await expect(async () => {
+    await page.reload()
+    await expect(text).toBeVisible({ timeout: 1_500 })
+  }).toPass()
 }
