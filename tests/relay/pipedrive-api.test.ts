@@ -208,6 +208,10 @@ describe('an event of Pipedrive is', () => {
     for (const other of [{ stage_id: 3 }, { id: 2 }, { update_time: '2026-03-01T12:00:01Z' }]) {
       expect(key(other, { stage_id: 1 })).not.toBe(first)
     }
+    const [elsewhere] = Object(
+      read(change({}, { stage_id: 1 }, { company_id: '6' }), ofCompany('6')),
+    ).events
+    expect(elsewhere.key).not.toBe(first)
   })
 
   const bodies: Array<[string, unknown]> = [
