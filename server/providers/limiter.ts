@@ -6,7 +6,7 @@ import { ProviderError } from './provider-error.ts'
 import type { CrmId } from './registry.ts'
 
 /** Counts a call of any process (`CountCall` in database/call-counter.ts). */
-export type CountSharedCall = (key: string, most: number, intervalMs: number) => Promise<number>
+type CountSharedCall = (key: string, most: number, intervalMs: number) => Promise<number>
 /** Counts what a call costs of an account's day (`Spend` in database/budgets.ts). */
 export type SpendShared = (
   crm: CrmId,
