@@ -219,7 +219,7 @@ describe('an event of Pipedrive is', () => {
       (body): [string, unknown] => [JSON.stringify(body), body],
     ),
     ['no company', webhook(deal, null, { company_id: undefined })],
-    ['no data', change({}, { stage_id: 1 }).meta && webhook(null, null, { action: 'change' })],
+    ['no data', webhook(null, null, { action: 'change' })],
     ['a list of data', { ...webhook(deal, {}), data: [deal] }],
     ['no former values', webhook(deal, null, { action: 'change' })],
     ['an id as text', change({ id: '1' }, { stage_id: 1 })],
@@ -253,7 +253,7 @@ describe('an event of Pipedrive is', () => {
 describe('a webhook is believed', () => {
   const body = change({}, { stage_id: 1 })
 
-  test.each<[string, auth: string | undefined, body?: object]>([
+  test.each([
     ['with the password of its company', ofCompany('5')],
     ['with that of an older secret', ofCompany('5', 'older')],
     ['with another case of the scheme', ofCompany('5').replace('Basic', 'basic')],
@@ -262,7 +262,7 @@ describe('a webhook is believed', () => {
     expect(pipedrive.webhookRefusal(() => auth, 0)).toBeUndefined()
   })
 
-  test.each<[why: string, string, auth: string, body?: object]>([
+  test.each<[why: string, string, auth: string]>([
     ['signature', 'another password', basicAuth('5', 'wrong')],
     ['signature', 'no password', basicAuth('5', '')],
     ['signature', 'the client secret itself', basicAuth('5', 'secret')],
@@ -432,12 +432,12 @@ describe('tokens:', () => {
       grantId: '5:7',
       secrets: { accessToken: 'a2', refreshToken: 'r', apiUrl: server.url, mayReadOwners: true },
     })
-    const [token, me_] = server.calls
+    const [token, who] = server.calls
     expect(Object.fromEntries(new URLSearchParams(token?.body))).toEqual({
       ...{ grant_type: 'authorization_code', code: 'c', redirect_uri: 'r' },
     })
     expect(token?.headers).toMatchObject({ authorization: client, accept: 'application/json' })
-    expect(me_?.headers).toMatchObject({ authorization: 'Bearer a2', accept: 'application/json' })
+    expect(who?.headers).toMatchObject({ authorization: 'Bearer a2', accept: 'application/json' })
     const url = pipedrive.authorizeUrl({ redirectUri: 'r', state: 's', codeVerifier: 'v' })
     expect(url).toBe(`${settings().authorizeUrl}?client_id=id&redirect_uri=r&state=s`)
   })
@@ -961,18 +961,18 @@ describe('Pipedrive is called for', () => {
   const since = new Date('2026-03-01T11:00:00.900Z')
 
   test('changed deals, with what a list says of their stage', async () => {
-    const Date_ = 'Sun, 01 Mar 2026 13:00:00 GMT'
+    const clock = 'Sun, 01 Mar 2026 13:00:00 GMT'
     const list = [
       { ...deal, id: 4, stage_change_time: null, add_time: '2026-03-01T11:30:00Z' },
       { ...deal, id: 5, is_deleted: true },
       { ...deal, id: 6, ...won, stage_change_time: '2026-02-15T12:00:00Z' },
       deal,
     ]
-    server.answers = { '/deals': { ...found(list, null), headers: { Date: Date_ } } }
+    server.answers = { '/deals': { ...found(list, null), headers: { Date: clock } } }
     const { deals, ...changed } = await pipedrive.changedDeals(access(), since)
     expect(changed).toEqual({
       ids: ['4', '6', '1'],
-      ...{ at: new Date(Date_), until: new Date(deal.update_time), complete: true },
+      ...{ at: new Date(clock), until: new Date(deal.update_time), complete: true },
     })
     const before = { value: '', at: createdAt }
     const changedAt = new Date(deal.update_time)
@@ -1012,7 +1012,7 @@ describe('Pipedrive is called for', () => {
   test.each([
     ['acme.pipedrive.com', 'https://acme.pipedrive.com/deal/9'],
     [null, 'https://app.pipedrive.com/deal/9'],
-  ])('no page of a deal in %s that was not read', (accountName, url) => {
+  ])('the page of a deal of %s that was not read', (accountName, url) => {
     expect(pipedrive.dealUrl({ accountId: '5', accountName }, '9')).toBe(url)
   })
 })
