@@ -734,7 +734,7 @@ describe('Pipedrive is called for', () => {
     ['no dates', { expected_close_date: null }, { closeDate: undefined }],
     ['a win', won, { closeDate: new Date(won.won_time) }],
     ['a loss', { status: 'lost', lost_time: won.won_time }, { closeDate: new Date(won.won_time) }],
-    ['a win of long ago, reopened', { won_time: won.won_time }, { closeDate: read.closeDate }],
+    ['a loss of long ago, reopened', { lost_time: won.won_time }, { closeDate: read.closeDate }],
   ])('a deal with %s', async (_, more, changed) => {
     server.answers = { '/deals/1': { ...found({ ...deal, ...more }), unlike: true } }
     expect(await pipedrive.deal(access(), '1', withoutHistory)).toEqual({
@@ -796,6 +796,26 @@ describe('Pipedrive is called for', () => {
       [
         ['1', createdAt],
         ['won:1', at('12:00:00')],
+      ],
+    ],
+    [
+      'moved twice in one second',
+      'stage',
+      {},
+      [entry('stage_id', '3', '2', '12:00:00'), entry('stage_id', '1', '3', '12:00:00')],
+      [
+        ['1', createdAt],
+        ['2', at('12:00:00')],
+      ],
+    ],
+    [
+      'moved while won, which is no change',
+      'stage',
+      won,
+      [entry('stage_id', '1', '2', '12:00:00'), entry('status', 'open', 'won', '11:00:00')],
+      [
+        ['1', createdAt],
+        ['won:1', at('11:00:00')],
       ],
     ],
     [
