@@ -50,7 +50,7 @@ export interface FeatureCall {
 }
 
 /**
- * The code of a callback that the provider has refused. The sentence of such a refusal says what to do, and contains
+ * The code of a callback that the provider has refused, or that was not begun here. The sentence of such a refusal says what to do, and contains
  * nothing of the call.
  */
 export const exchangeRefused = 'exchange_refused'

@@ -61,6 +61,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   const withAccess = createWithAccess(context)
   const subscribe = createSubscribe(context)
   const { name } = registry[provider]
+  const begunElsewhere = `It was begun at ${name}, not in Dealbell. Connect ${name} here to finish it.`
   const invalidState = () =>
     new ApiError(
       400,
@@ -151,7 +152,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         const code = c.req.query('code')
         if (!code) throw new ApiError(400, 'missing_code', 'The address has no authorization code.')
         const state = c.req.query('state')
-        if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
+        // Whoever installs the app in the CRM's marketplace comes with a code alone.
+        if (!state) throw new ApiError(400, exchangeRefused, begunElsewhere)
 
         const begun = openState(vault, provider, state, now())
         if (begun === undefined) throw invalidState()

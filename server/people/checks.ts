@@ -181,10 +181,13 @@ export function createChecks(
     return pollMs
   }
 
-  /** Is for the start. It is repeated only if it failed, or after the longest wait of a timer, 24 days. */
+  let isStart = true
+  /** Is for the start, and an hour later for those that were checked just before it. Then it waits as long as a timer can. */
   async function checkAllSubscriptions(signal: AbortSignal): Promise<number> {
     await checkSubscriptions(database, providers, signal)
-    return 2 ** 31 - 1
+    const againMs = isStart ? againAfter * 60 * 60_000 : 2 ** 31 - 1
+    isStart = false
+    return againMs
   }
 
   async function takeNext(isDue: SQL): Promise<Connection | undefined> {

@@ -1,5 +1,5 @@
 // Some CRMs send events only to whoever asks for them, and forget that after failures. So each connection of such a CRM is
-// asked about: after it was made, by each check (checks.ts), and within an hour after a start.
+// asked about: after it was made, by each check (checks.ts), and within two hours after a start.
 
 import { and, eq, gt, inArray, lt, sql } from 'drizzle-orm'
 import { batchRows, inBatches } from '../database/batches.ts'
@@ -16,8 +16,6 @@ import { againAfter, checkEvery, isSame } from './refusals.ts'
 const newForMs = 10 * 60_000
 /** A start has the checks made within this time. It ends before a check that has just begun (refusals.ts, checkSoon). */
 const spreadMinutes = 50
-
-export type Subscribe = ReturnType<typeof createSubscribe>
 
 /** Creates the function that makes sure that the CRM sends a connection's events to this server. */
 export function createSubscribe({
@@ -70,8 +68,8 @@ export function createSubscribe({
 
 /**
  * Has the connections checked within an hour whose CRM may send events to another address, or to none any more: API_URL
- * may have changed, and an absence may have ended what the CRM sends. Those checked within the last hour wait, however
- * often a server starts. Each check costs the account some calls, so they do not come at once.
+ * may have changed, and an absence may have ended what the CRM sends. Each check costs the account some calls, so they do
+ * not come at once, and those checked within the last hour wait, however often a server starts.
  */
 export async function checkSubscriptions(
   database: Database,

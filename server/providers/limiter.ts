@@ -6,7 +6,7 @@ import { ProviderError } from './provider-error.ts'
 import type { CrmId } from './registry.ts'
 
 /** Counts a call of any process (`CountCall` in database/call-counter.ts). */
-export type CountSharedCall = (key: string, most: number, intervalMs: number) => Promise<number>
+type CountSharedCall = (key: string, most: number, intervalMs: number) => Promise<number>
 /** Counts what a call costs of an account's day (`Spend` in database/budgets.ts). */
 export type SpendShared = (
   crm: CrmId,
@@ -267,13 +267,6 @@ export function createCallLimiter(
   function pause(account: Account, ms: number): void {
     account.pausedUntil = Math.max(account.pausedUntil, now() + ms)
   }
-}
-
-/** The number in a header. Undefined if there is none, or none that counts something. */
-export function countIn(headers: Headers, name: string): number | undefined {
-  const header = headers.get(name)
-  const value = header === null || header.trim() === '' ? Number.NaN : Number(header)
-  return Number.isFinite(value) && value >= 0 ? value : undefined
 }
 
 /** Counts a day in this process alone. */

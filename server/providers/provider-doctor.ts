@@ -38,7 +38,7 @@ export interface ProviderDoctor {
 }
 
 /** A code for the report. Anything else, such as a page of a proxy, is left out. */
-export function codeOf(value: unknown): string | undefined {
+function codeOf(value: unknown): string | undefined {
   return typeof value === 'string' && /^\w{1,60}$/.test(value) ? value : undefined
 }
 

@@ -143,10 +143,10 @@ export function createPipedriveApi(
     )
     .post('/v1/webhooks', guard('webhooks:full', 10), async (c) => {
       const body = v.safeParse(webhookBody, await c.req.json().catch(() => undefined))
-      if (!body.success) return invalid(c, body.issues)
+      if (!body.success) return wrong(c, 400, v.getDotPath(body.issues[0]) ?? 'body', 'invalid')
       const { user_id = c.var.user.id, ...wish } = body.output
       if (!webhooks.isAllowed(wish.subscription_url)) {
-        return refused(c, 400, 'subscription_url: invalid or non-reachable URL')
+        return wrong(c, 400, 'subscription_url', 'invalid or non-reachable URL')
       }
       const user = users.find(({ id }) => id === user_id)
       if (user === undefined || !(user === c.var.user || c.var.user.isAdmin)) {
@@ -158,8 +158,10 @@ export function createPipedriveApi(
     })
     .delete('/v1/webhooks/:id{[0-9]+}', guard('webhooks:full', 6), (c) => {
       const webhook = webhooks.all.get(Number(c.req.param('id')))
-      if (webhook === undefined) return refused(c, 404, 'id: not found')
-      if (webhook.user_id !== c.var.user.id) return refused(c, 403, 'Forbidden')
+      if (webhook === undefined) return wrong(c, 404, 'id', 'not found')
+      if (webhook.user_id !== c.var.user.id) {
+        return c.json({ success: false, message: 'Forbidden' }, 403)
+      }
       webhooks.all.delete(webhook.id)
       return c.json({ status: 'ok', success: true })
     })
@@ -180,6 +182,10 @@ function listed(c: Context, items: readonly object[]): Response {
 
 const invalid = (c: Context, issues: [v.BaseIssue<unknown>, ...v.BaseIssue<unknown>[]]) =>
   refused(c, 400, `Parameter validation failed: ${v.getDotPath(issues[0])}`)
+
+/** Errors of webhooks have a form of their own. */
+const wrong = (c: Context, status: 400 | 404, field: string, why: string) =>
+  c.json({ success: false, status: 'error', errors: { [field]: why } }, status)
 
 function refused(c: Context, status: 400 | 401 | 403 | 404 | 422 | 429, error: string): Response {
   return c.json({ success: false, error, errorCode: status }, status)

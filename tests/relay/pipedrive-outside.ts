@@ -45,7 +45,7 @@ export interface PipedriveAnswer {
 }
 
 /** A token of any kind names the company and the user. */
-export const ofPipedriveToken = /-(\d+)-(\d+)-\d+$/
+const ofPipedriveToken = /-(\d+)-(\d+)-\d+$/
 export const pipedrivePath = '/pipedrive'
 
 const longAgo = '2020-01-01T00:00:00Z'

@@ -4,6 +4,7 @@ import { logTo } from '../../server/log.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { StandInTokens } from '../../stand-ins/tokens.ts'
+import { complaintsOfAnswer, complaintsOfDeal } from '../pipedrive-openapi.ts'
 
 type Fields = Record<string, string>
 
@@ -11,6 +12,14 @@ const ada = 6001
 const ben = 6002
 const ofAda = 1
 const ofBen = 2
+
+/** Reads an answer, which must be as Pipedrive describes it. */
+async function understood(call: string, answer: Response) {
+  const { status, headers } = answer
+  const body = await answer.json()
+  expect(complaintsOfAnswer(call, status, body)).toEqual([])
+  return { status, headers, body }
+}
 
 /** Starts the stand-in. What it sends to the app gets `answer.status`, and nothing is sent over a network. */
 function start() {
@@ -31,6 +40,9 @@ function start() {
     .mockImplementation((url, { method, headers, body, redirect } = {}) => {
       const auth = new Headers(headers).get('Authorization')
       sent.push({ url: `${url}`, method: `${method}`, auth, redirect, body: JSON.parse(`${body}`) })
+      // A webhook tells of a deal in the form in which the API does.
+      const { data = null, previous = null } = sent.at(-1)?.body ?? {}
+      for (const deal of [data, previous]) if (deal) expect(complaintsOfDeal(deal)).toEqual([])
       return Promise.resolve(new Response(null, { status: answer.status }))
     })
   onTestFinished(() => {
@@ -61,7 +73,7 @@ function start() {
   }
   async function token(form: Fields, auth = app) {
     const answer = await submit('/oauth/token', form, { Authorization: auth })
-    return { status: answer.status, body: await answer.json() }
+    return await understood('POST /oauth/token', answer)
   }
   const exchange = (code: string | null, redirect_uri = redirectUri) =>
     token({ grant_type: 'authorization_code', code: code ?? '', redirect_uri })
@@ -77,7 +89,7 @@ function start() {
       }
       const content = body && { body: JSON.stringify(body) }
       const answer = await request(`/api${path}`, { method, headers, ...content })
-      return { status: answer.status, headers: answer.headers, body: await answer.json() }
+      return await understood(`${method} /api${path}`, answer)
     }
     const subscribe = (url = webhookUrl, more: object = {}) =>
       call('/v1/webhooks', 'POST', {

@@ -253,6 +253,62 @@ export const breaks: readonly Break[] = [
     to: 'const id = userId',
   },
   {
+    name: 'hidden: what one token reads serves all users of the account',
+    file: 'server/people/access-token.ts',
+    from: "(readsAs === 'user' ? `${accountId}/${id}` : accountId)",
+    to: 'accountId',
+    crm: 'pipedrive',
+  },
+  {
+    name: "hidden: 'said in channel' copies names",
+    file: `${relay}/send/end.ts`,
+    from: "const isShared = providers[group[0].crmId].readsAs === 'account'",
+    to: 'const isShared = true',
+    crm: 'pipedrive',
+  },
+  {
+    name: 'hidden: the list shows the new stage of a deal that was not read',
+    file: `${relay}/send/tell.ts`,
+    from: "const mayBeHidden = providers[by.crm.provider].readsAs === 'user'",
+    to: 'const mayBeHidden = false',
+    crm: 'pipedrive',
+  },
+  {
+    name: 'webhook: it is made without a look',
+    file: 'server/providers/pipedrive/subscription.ts',
+    from: `    if (await keepOne(access, id, body)) return false
+    const options = { method: 'POST', body } as const
+    await call(access, 'makeWebhook', 'v1/webhooks', v.optional(v.unknown()), options)
+    // Another tab or process may have made one, too.
+    await keepOne(access, id, body)
+`,
+    to: `    const options = { method: 'POST', body } as const
+    await call(access, 'makeWebhook', 'v1/webhooks', v.optional(v.unknown()), options)
+`,
+    crm: 'pipedrive',
+  },
+  {
+    name: 'webhook: one that no longer works counts',
+    file: 'server/providers/pipedrive/subscription.ts',
+    from: '(each) => each.is_active && fields.every(',
+    to: '(each) => fields.some(',
+    crm: 'pipedrive',
+  },
+  {
+    name: 'budget: the search reads every changelog',
+    file: `${relay}/search/search.ts`,
+    from: "if (told === undefined || property !== 'stage') return ids",
+    to: 'if (Number.isNaN(0) === false) return ids',
+    crm: 'pipedrive',
+  },
+  {
+    name: 'budget: what is left of a short day is for all',
+    file: 'server/providers/limiter.ts',
+    from: "const keep = urgency === 'fresh' ? undefined : keptForFresh",
+    to: 'const keep = undefined',
+    crm: 'pipedrive',
+  },
+  {
     name: 'search: not every hour',
     file: `${relay}/search/schedule.ts`,
     from: 'everyMs: 60 * 60_000',

@@ -36,7 +36,7 @@ export interface PlannedMove {
 }
 
 /** The CRM tells of moves, by their index. */
-export interface Webhook {
+interface Webhook {
   moves: readonly number[]
   at: number
   process: number
@@ -115,7 +115,7 @@ function drawPace(dice: Dice, { perSecond }: AccountPace): AccountPace | undefin
 }
 
 /** Draws the CRM of all users of a run. */
-export const crmOf = (seed: number): CrmId => new Dice(seed * 7_919 + 5).oneOf(crmIds)
+const crmOf = (seed: number): CrmId => new Dice(seed * 7_919 + 5).oneOf(crmIds)
 
 export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   const dice = new Dice(seed * 7_919)
@@ -231,12 +231,15 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   if (isClockAhead) faults.push({ kind: 'clock', at: clockAt, aheadMs: 4 * minute })
   const isKnown = more.chance(0.5)
   const { knowsIds = isKnown } = knownChat(chat)
+  const drawnPace = drawPace(new Dice(seed * 7_919 + paceSalt), knownChat(chat).pace)
+  // The long outage is played with rare looks for due channels, between which turns would be lost.
+  const pace = faults.includes(outage) ? undefined : drawnPace
   return {
     seed,
     theme,
     crm,
     chat,
-    pace: drawPace(new Dice(seed * 7_919 + paceSalt), knownChat(chat).pace),
+    pace,
     processes,
     users,
     moves,

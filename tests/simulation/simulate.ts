@@ -145,7 +145,6 @@ async function play({
       // At a small pace, channels wait for turns, and a turn is lost after ten seconds (`keepTurnMs` in pauses.ts).
       const isInTurns =
         plan.pace !== undefined &&
-        !isDown &&
         database.ask(`select from deliveries where state = 'pending' limit 1`).length > 0
       const isRare = !isInTurns && (isWaiting || time.now > calm + minute)
       processes.times.pollMs = isRare ? 10 * second : second

@@ -1,5 +1,5 @@
 import type { ProviderSettings } from '../calls.ts'
-import { dateIn } from '../crm-answers.ts'
+import { changedSince, dateIn } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
 import type { DealProperty } from '../registry.ts'
@@ -9,6 +9,7 @@ import {
   dealFields,
   historyOf,
   isDeleted,
+  lastStageOf,
   type PipedriveDeal,
 } from './fields.ts'
 import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
@@ -16,18 +17,13 @@ import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
 const dealsAtOnce = 100
 /** Changelogs are read one by one, and these calls must end within ten seconds. */
 const historiesAtOnce = 10
+const foundAtOnce = '500'
 /** The newest entries, of all fields. Further pages would cost as much again. */
 const entriesAtOnce = 500
 /** Fewer deals cost less one by one. */
 const fewDeals = calls.deals.tokens / calls.deal.tokens
 
-export function createPipedriveDeals(
-  { call }: PipedriveHttp,
-  settings: ProviderSettings,
-): Pick<
-  Crm,
-  'deal' | 'deals' | 'dealsAtOnce' | 'historiesAtOnce' | 'linked' | 'linksAtOnce' | 'dealUrl'
-> {
+export function createPipedriveDeals({ call }: PipedriveHttp, settings: ProviderSettings) {
   async function readOne(access: CrmAccess, dealId: string): Promise<PipedriveDeal | undefined> {
     const path = `v2/deals/${encodeURIComponent(dealId)}`
     const answer = await ifVisible(call(access, 'deal', path, dealFields))
@@ -80,16 +76,37 @@ export function createPipedriveDeals(
       return new Set(deals.filter(isLinked).map(({ id }) => String(id)))
     },
 
+    async changedDeals(access, since) {
+      const { found, ...changed } = await changedSince(since, async (cursor, learn) => {
+        const query = new URLSearchParams({
+          // Pipedrive's times are whole seconds.
+          updated_since: since.toISOString().replace(/\.\d+/, ''),
+          ...{ sort_by: 'update_time', sort_direction: 'asc', limit: foundAtOnce },
+          ...(cursor && { cursor }),
+        })
+        const shape = listOf(dealFields)
+        const { data, next } = await call(access, 'deals', `v2/deals?${query}`, shape, { learn })
+        return { found: data, lastAt: data.at(-1)?.update_time, after: next }
+      })
+      // A deal that changes meanwhile may be on two pages.
+      const deals = new Map(
+        found
+          .filter((deal) => !isDeleted(deal))
+          .map((deal) => [String(deal.id), dealOf(access, deal, lastStageOf(deal))]),
+      )
+      return { ...changed, ids: [...deals.keys()], deals }
+    },
+
     dealUrl({ accountName }, dealId) {
       const site = settings.standIn
         ? settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')
         : `https://${accountName ?? 'app.pipedrive.com'}`
       return `${site}/deal/${dealId}`
     },
-  }
+  } satisfies Partial<Crm>
 }
 
-export function dealOf(
+function dealOf(
   { apiUrl }: CrmAccess,
   deal: PipedriveDeal,
   history: CrmDeal['history'] = [],

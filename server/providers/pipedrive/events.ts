@@ -48,7 +48,8 @@ export function readBody(body: unknown): {
     const value = valueIn(property, data)
     const former = previous && valueIn(property, { ...data, ...previous })
     // A created deal need not have a value. A restored one had no stage.
-    if (!v.is(storableText, value) || former === undefined || value === (former ?? '')) return []
+    if (former === undefined || value === (former ?? '')) return []
+    if (!v.is(storableText, value) || !v.is(storableText, former ?? '')) return []
     // Each connected user's webhook tells of the same edit, with other ids, and so does each try.
     const seconds = Math.floor(occurredAt.getTime() / 1000)
     const parts = [company, data.id, property, value, seconds]

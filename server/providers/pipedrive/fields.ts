@@ -9,7 +9,7 @@ const ids = ['owner_id', 'person_id', 'org_id'] as const
 
 /** A deal, as the API v2 and webhooks of version 2.0 describe it. */
 export const dealFields = v.object({
-  id: v.number(),
+  id: v.pipe(v.number(), v.safeInteger()),
   /** A deal that is won or lost keeps its stage. */
   status: v.string(),
   is_deleted: v.nullish(v.boolean()),

@@ -92,14 +92,11 @@ export function createPipedriveHttp(
       const { accountId, accessToken, apiUrl } = access
       const limiter = accountId === notKnownYet ? undefined : ofCompanies
       await limiter?.enter(access, calls[name].tokens)
+      const shape = v.object({ data, additional_data: v.nullish(nextPage) })
+      const headers = { ...json, Authorization: `Bearer ${accessToken}` }
       const send = () => {
-        const request = ky(`${apiUrl}/api/${path}`, {
-          method,
-          headers: { ...json, Authorization: `Bearer ${accessToken}` },
-          ...(body !== undefined && { json: body }),
-          ...oneTry(timeoutMs),
-        })
-        const shape = v.object({ data, additional_data: v.nullish(nextPage) })
+        const options = { method, headers, ...(body && { json: body }), ...oneTry(timeoutMs) }
+        const request = ky(`${apiUrl}/api/${path}`, options)
         return answerOf('pipedrive', 'read', shape, request, (headers, status) => {
           learn?.(headers)
           if (status !== 429) limiter?.learn(accountId, headers)
@@ -125,38 +122,32 @@ export function codeIn(body: unknown): string | undefined {
   return text?.split(':')[0]?.trim().toLowerCase().replaceAll(/\W+/g, '_')
 }
 
+/** @param waitMs the wait after a 429, if the limiter knows it. */
 function ofPipedrive<T>(
   stage: ProviderError['stage'],
   call: () => Promise<T>,
-  waitMs: (headers: Headers) => number | undefined = () => undefined,
+  waitMs?: (headers: Headers) => number | undefined,
 ): Promise<T> {
-  const errorOf = (error: HTTPError) => errorIn(stage, error, waitMs)
+  function errorOf({ data, response: { status, headers } }: HTTPError): ProviderError {
+    const failed = (kind: ProviderError['kind'], reason = `status_${status}`, ms?: number) =>
+      new ProviderError('pipedrive', stage, kind, reason, ms)
+    if (status === 429) {
+      const ms = waitMs?.(headers) ?? askedWaitMs(headers, withoutRetryAfterMs)
+      return failed('unreachable', 'rate_limited', ms)
+    }
+    const code = codeIn(data)
+    if (stage !== 'read') {
+      // A refused refresh breaks the connection. So only a word about the token counts there. A proxy's page or a
+      // mistake in our settings may be temporary.
+      const isRefused = status < 500 && (stage !== 'refresh' || code === 'invalid_grant')
+      return failed(isRefused ? 'refused' : 'unreachable', code)
+    }
+    if (status === 401) return failed('unauthorized', code)
+    // A page of a proxy says nothing about a deal.
+    if (Object(data).success !== false) return failed('unreachable')
+    if (status === 404 || status === 410) return failed('unreachable', missing)
+    if (status !== 403) return failed('unreachable', code)
+    return code?.includes('scope') ? failed('refused', noScope) : failed('unreachable', hidden)
+  }
   return asProviderError('pipedrive', stage, { errorOf, missing }, call)
-}
-
-function errorIn(
-  stage: ProviderError['stage'],
-  { data, response }: HTTPError,
-  waitMs: (headers: Headers) => number | undefined,
-): ProviderError {
-  const { status, headers } = response
-  const failed = (kind: ProviderError['kind'], reason = `status_${status}`, waitMs?: number) =>
-    new ProviderError('pipedrive', stage, kind, reason, waitMs)
-  if (status === 429) {
-    const ms = waitMs(headers) ?? askedWaitMs(headers, withoutRetryAfterMs)
-    return failed('unreachable', 'rate_limited', ms)
-  }
-  const code = codeIn(data)
-  if (stage !== 'read') {
-    // A refused refresh breaks the connection. So only a word about the token counts there. A proxy's page or a mistake
-    // in our settings may be temporary.
-    const isRefused = status < 500 && (stage !== 'refresh' || code === 'invalid_grant')
-    return failed(isRefused ? 'refused' : 'unreachable', code)
-  }
-  if (status === 401) return failed('unauthorized', code)
-  // A page of a proxy says nothing about a deal.
-  if (!v.is(v.object({ success: v.literal(false) }), data)) return failed('unreachable')
-  if (status === 404 || status === 410) return failed('unreachable', missing)
-  if (status !== 403) return failed('unreachable', code)
-  return code?.includes('scope') ? failed('refused', noScope) : failed('unreachable', hidden)
 }

@@ -34,7 +34,7 @@ const companyAddress = /^https:\/\/[a-z0-9-]+\.pipedrive\.com$/
  * The base address of a company's API, if it is Pipedrive's or at the origin of PIPEDRIVE_API_URL. Any other would get
  * the token, and could be inside our network.
  */
-export function companyUrl(
+function companyUrl(
   domain: string,
   { apiUrl }: Pick<ProviderSettings, 'apiUrl'>,
 ): string | undefined {
@@ -75,13 +75,10 @@ export function createPipedriveOAuth(
       const { id, company_id, host } = await readMe(http, accessOf(granted.secrets))
       return {
         ...granted,
-        accountId: String(company_id),
-        accountName: host,
-        accountUserId: String(id),
+        ...{ accountId: String(company_id), accountName: host, accountUserId: String(id) },
         // A user who connects again may get the same refresh token.
         grantId: `${company_id}:${id}`,
-        channelId: null,
-        channelName: null,
+        ...{ channelId: null, channelName: null },
       }
     },
 

@@ -4,7 +4,6 @@ import type { Crm } from '../provider.ts'
 import { createPipedriveDeals } from './deals.ts'
 import { createPipedriveHttp, noScope } from './http.ts'
 import { createPipedriveOAuth } from './oauth.ts'
-import { createPipedriveSearch } from './search.ts'
 import { createPipedriveNames } from './stages-and-owners.ts'
 import { createPipedriveSubscription } from './subscription.ts'
 import { createPipedriveWebhook } from './webhook.ts'
@@ -24,7 +23,6 @@ export function createPipedrive(
     stagesFreshMs: 60 * 60_000,
     ...createPipedriveOAuth(http, settings, timeouts, unsubscribe),
     ...createPipedriveDeals(http, settings),
-    ...createPipedriveSearch(http),
     ...createPipedriveNames(http),
     subscribe,
     ...createPipedriveWebhook(settings),

@@ -16,6 +16,15 @@ const webhook = v.looseObject({
   is_active: v.nullish(v.union([v.number(), v.boolean()]), true),
 })
 
+const anything = v.optional(v.unknown())
+
+interface Keeping {
+  /** Missing: no webhook is kept. */
+  wanted?: { name: string; subscription_url: string }
+  isNew?: true
+  timeoutMs?: number
+}
+
 /** Keeps exactly one webhook for each user who is connected. */
 export function createPipedriveSubscription(
   http: PipedriveHttp,
@@ -26,13 +35,10 @@ export function createPipedriveSubscription(
     const password = webhookPassword(clientSecret, company)
     return {
       subscription_url: webhookUrl,
-      event_action: '*',
-      event_object: 'deal',
-      version: '2.0',
+      ...{ event_action: '*', event_object: 'deal', version: '2.0' },
       // The name shows which password the webhook has: Pipedrive need not show passwords.
       name: `${product} ${createHash('sha256').update(password).digest('hex').slice(0, 8)}`,
-      http_auth_user: company,
-      http_auth_password: password,
+      ...{ http_auth_user: company, http_auth_password: password },
     }
   }
 
@@ -43,11 +49,7 @@ export function createPipedriveSubscription(
   async function keepOne(
     access: CrmAccess,
     userId: number,
-    {
-      wanted,
-      isNew,
-      timeoutMs,
-    }: { wanted?: ReturnType<typeof webhookOf>; isNew?: true; timeoutMs?: number },
+    { wanted, isNew, timeoutMs }: Keeping,
   ): Promise<boolean> {
     const shape = listOf(webhook)
     const { data } = await call(access, 'webhooks', 'v1/webhooks', shape, { timeoutMs })
@@ -61,9 +63,8 @@ export function createPipedriveSubscription(
     const last = isNew && kept === undefined ? own.at(-1) : undefined
     for (const { id } of own.filter((each) => each !== kept && each !== last)) {
       const options = { method: 'DELETE', timeoutMs } as const
-      const path = `v1/webhooks/${id}`
       // Another process may have deleted it. And another app may have one of the same name, which is not ours to delete.
-      await ifVisible(call(access, 'deleteWebhook', path, v.optional(v.unknown()), options))
+      await ifVisible(call(access, 'deleteWebhook', `v1/webhooks/${id}`, anything, options))
     }
     return kept !== undefined
   }
@@ -73,7 +74,7 @@ export function createPipedriveSubscription(
     const wanted = webhookOf(access.accountId)
     if (await keepOne(access, id, { wanted })) return false
     const options = { method: 'POST', body: wanted } as const
-    await call(access, 'makeWebhook', 'v1/webhooks', v.optional(v.unknown()), options)
+    await call(access, 'makeWebhook', 'v1/webhooks', anything, options)
     // Another tab or process may have made one, too.
     await keepOne(access, id, { wanted, isNew: true })
     return true

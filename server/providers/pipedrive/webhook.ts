@@ -24,7 +24,7 @@ export function createPipedriveWebhook({
   const secrets = [clientSecret, ...olderSecrets]
 
   /** The company that a webhook's header names, or why it is refused. */
-  function companyIn(header: ReadHeader): { company: string } | { why: WebhookRefusal } {
+  function senderIn(header: ReadHeader): { company?: string; why?: WebhookRefusal } {
     const { user = '', password = '' } = credentialsIn(header('Authorization')) ?? {}
     if (!/^\d{1,20}$/.test(user)) return { why: 'missing' }
     const isOurs = secrets.some((secret) => isSameSecret(password, webhookPassword(secret, user)))
@@ -32,16 +32,13 @@ export function createPipedriveWebhook({
   }
 
   return {
-    webhookRefusal(header) {
-      const found = companyIn(header)
-      return 'why' in found ? found.why : undefined
-    },
+    webhookRefusal: (header) => senderIn(header).why,
 
     readWebhook({ header, body }) {
-      const found = companyIn(header)
-      if ('why' in found) return { kind: 'not signed', why: found.why }
-      const { company = found.company, ...content } = readBody(jsonIn(body))
-      if (company !== found.company) return { kind: 'not signed', why: 'signature' }
+      const sender = senderIn(header)
+      if (sender.why !== undefined) return { kind: 'not signed', why: sender.why }
+      const { company = sender.company, ...content } = readBody(jsonIn(body))
+      if (company !== sender.company) return { kind: 'not signed', why: 'signature' }
       // Another answer than 2xx counts towards a ban, in which events are lost. So an unknown form gets one, too.
       return { kind: 'events', items: 1, ...content }
     },

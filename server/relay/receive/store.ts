@@ -161,8 +161,9 @@ export async function unknownOf(
 }
 
 /**
- * Returns those of these deals whose last change may be missing: the newest stored one has another value or is older. If
- * none is stored, the change is news if it happened since `sinceMs` (ms since 1970).
+ * Returns those of these deals of which a change may be missing: the newest stored one has another value than the last
+ * change, is older, or does not begin where the one before ended. If none is stored, the last change is news if it happened
+ * since `sinceMs` (ms since 1970).
  */
 export async function dealsWithNews(
   database: Executor,
@@ -175,13 +176,15 @@ export async function dealsWithNews(
         from json_to_recordset(${JSON.stringify(last)}::json)
           as item("dealId" text, value text, at timestamptz)
         left join lateral (
-          select value, occurred_at from deal_events
+          select value, occurred_at, former, lead(value) over (order by occurred_at desc, id desc) as before
+          from deal_events
           where account_id = ${of.accountId} and deal_id = item."dealId"
             and crm = ${of.crm} and property = ${of.property}
           order by occurred_at desc, id desc limit 1
         ) as stored on true
         where case when stored.value is null then item.at > to_timestamp(${of.sinceMs / 1000}::float8)
-          else stored.value <> item.value or stored.occurred_at < item.at - ${tolerance} end`,
+          else stored.value <> item.value or stored.occurred_at < item.at - ${tolerance}
+            or coalesce(stored.former <> to_json(stored.before)::text, false) end`,
   )
   return rows.map(({ dealId }) => dealId)
 }
