@@ -276,22 +276,22 @@ export const breaks: readonly Break[] = [
   {
     name: 'webhook: it is made without a look',
     file: 'server/providers/pipedrive/subscription.ts',
-    from: `    if (await keepOne(access, id, body)) return false
-    const options = { method: 'POST', body } as const
-    await call(access, 'makeWebhook', 'v1/webhooks', v.optional(v.unknown()), options)
+    from: `    if (await keepOne(access, id, { wanted })) return false
+    const options = { method: 'POST', body: wanted } as const
+    await call(access, 'makeWebhook', 'v1/webhooks', anything, options)
     // Another tab or process may have made one, too.
-    await keepOne(access, id, body)
+    await keepOne(access, id, { wanted, isNew: true })
 `,
-    to: `    const options = { method: 'POST', body } as const
-    await call(access, 'makeWebhook', 'v1/webhooks', v.optional(v.unknown()), options)
+    to: `    const options = { method: 'POST', body: wanted } as const
+    await call(access, 'makeWebhook', 'v1/webhooks', anything, options)
 `,
     crm: 'pipedrive',
   },
   {
     name: 'webhook: one that no longer works counts',
     file: 'server/providers/pipedrive/subscription.ts',
-    from: '(each) => each.is_active && fields.every(',
-    to: '(each) => fields.some(',
+    from: 'is_active && name === wanted?.name && subscription_url === wanted.subscription_url',
+    to: 'wanted !== undefined',
     crm: 'pipedrive',
   },
   {
