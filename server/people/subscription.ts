@@ -10,7 +10,7 @@ import type { CrmAccess, Providers } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { crmIds, usedOf } from '../providers/registry.ts'
 import type { CrmConnection } from './access-token.ts'
-import { againAfter, checkEvery, isSame } from './refusals.ts'
+import { againAfter, checkEvery, checkSoon, isSame } from './refusals.ts'
 
 /** In a connection's first minutes, no event is missing if nothing has sent it before. */
 const newForMs = 10 * 60_000
@@ -79,6 +79,9 @@ export async function checkSubscriptions(
   const crms = usedOf(providers, crmIds).filter((id) => providers[id].subscribe !== undefined)
   if (crms.length === 0) return
   const { id, provider, checkedAt } = connections
+  // A stand-in forgets its webhooks when the server stops, and its calls cost nobody anything.
+  const standIns = crms.filter((id) => providers[id].standIn)
+  if (standIns.length > 0) await checkSoon(database, inArray(provider, standIns))
   const hoursAgo = (hours: number) => sql`now() - make_interval(hours => ${hours})`
   const dueSoon = sql`${hoursAgo(checkEvery)} + random() * make_interval(mins => ${spreadMinutes})`
   // The others are due within an hour, or are under way.

@@ -24,6 +24,13 @@ export function dateIn(value: string | null | undefined): Date | undefined {
   return date.getTime() > 0 && date.getUTCFullYear() < 2200 ? date : undefined
 }
 
+/** The number in a header. Undefined if there is none, or none that counts something. */
+export function countIn(headers: Headers, name: string): number | undefined {
+  const header = headers.get(name)
+  const value = header === null || header.trim() === '' ? Number.NaN : Number(header)
+  return Number.isFinite(value) && value >= 0 ? value : undefined
+}
+
 export async function unlessMissing<Answer>(
   read: Promise<Answer>,
   codes: readonly string[],

@@ -272,13 +272,6 @@ export function createCallLimiter(
   }
 }
 
-/** The number in a header. Undefined if there is none, or none that counts something. */
-export function countIn(headers: Headers, name: string): number | undefined {
-  const header = headers.get(name)
-  const value = header === null || header.trim() === '' ? Number.NaN : Number(header)
-  return Number.isFinite(value) && value >= 0 ? value : undefined
-}
-
 /** Counts a day in this process alone. */
 function spendAlone(): SpendShared {
   const dayMs = 24 * 60 * 60_000

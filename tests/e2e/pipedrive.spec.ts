@@ -51,6 +51,8 @@ for (const { chat, allow, link, colorScheme } of [
   test(`a deal of Pipedrive is moved, won, lost and reopened, and ${chat} hears of each`, {
     tag: '@all',
   }, async ({ page }) => {
+    // Some steps wait for checks of the connection.
+    test.setTimeout(120_000)
     await page.goto('/')
     await connectPipedrive(page)
     const account = page.getByRole('list').getByText('acme-stand-in.pipedrive.com')

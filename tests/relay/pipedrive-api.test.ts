@@ -208,6 +208,10 @@ describe('an event of Pipedrive is', () => {
     for (const other of [{ stage_id: 3 }, { id: 2 }, { update_time: '2026-03-01T12:00:01Z' }]) {
       expect(key(other, { stage_id: 1 })).not.toBe(first)
     }
+    const [elsewhere] = Object(
+      read(change({}, { stage_id: 1 }, { company_id: '6' }), ofCompany('6')),
+    ).events
+    expect(elsewhere.key).not.toBe(first)
   })
 
   const bodies: Array<[string, unknown]> = [
@@ -215,7 +219,7 @@ describe('an event of Pipedrive is', () => {
       (body): [string, unknown] => [JSON.stringify(body), body],
     ),
     ['no company', webhook(deal, null, { company_id: undefined })],
-    ['no data', change({}, { stage_id: 1 }).meta && webhook(null, null, { action: 'change' })],
+    ['no data', webhook(null, null, { action: 'change' })],
     ['a list of data', { ...webhook(deal, {}), data: [deal] }],
     ['no former values', webhook(deal, null, { action: 'change' })],
     ['an id as text', change({ id: '1' }, { stage_id: 1 })],
@@ -249,7 +253,7 @@ describe('an event of Pipedrive is', () => {
 describe('a webhook is believed', () => {
   const body = change({}, { stage_id: 1 })
 
-  test.each<[string, auth: string | undefined, body?: object]>([
+  test.each([
     ['with the password of its company', ofCompany('5')],
     ['with that of an older secret', ofCompany('5', 'older')],
     ['with another case of the scheme', ofCompany('5').replace('Basic', 'basic')],
@@ -258,7 +262,7 @@ describe('a webhook is believed', () => {
     expect(pipedrive.webhookRefusal(() => auth, 0)).toBeUndefined()
   })
 
-  test.each<[why: string, string, auth: string, body?: object]>([
+  test.each<[why: string, string, auth: string]>([
     ['signature', 'another password', basicAuth('5', 'wrong')],
     ['signature', 'no password', basicAuth('5', '')],
     ['signature', 'the client secret itself', basicAuth('5', 'secret')],
@@ -428,12 +432,12 @@ describe('tokens:', () => {
       grantId: '5:7',
       secrets: { accessToken: 'a2', refreshToken: 'r', apiUrl: server.url, mayReadOwners: true },
     })
-    const [token, me_] = server.calls
+    const [token, who] = server.calls
     expect(Object.fromEntries(new URLSearchParams(token?.body))).toEqual({
       ...{ grant_type: 'authorization_code', code: 'c', redirect_uri: 'r' },
     })
     expect(token?.headers).toMatchObject({ authorization: client, accept: 'application/json' })
-    expect(me_?.headers).toMatchObject({ authorization: 'Bearer a2', accept: 'application/json' })
+    expect(who?.headers).toMatchObject({ authorization: 'Bearer a2', accept: 'application/json' })
     const url = pipedrive.authorizeUrl({ redirectUri: 'r', state: 's', codeVerifier: 'v' })
     expect(url).toBe(`${settings().authorizeUrl}?client_id=id&redirect_uri=r&state=s`)
   })
@@ -730,7 +734,7 @@ describe('Pipedrive is called for', () => {
     ['no dates', { expected_close_date: null }, { closeDate: undefined }],
     ['a win', won, { closeDate: new Date(won.won_time) }],
     ['a loss', { status: 'lost', lost_time: won.won_time }, { closeDate: new Date(won.won_time) }],
-    ['a win of long ago, reopened', { won_time: won.won_time }, { closeDate: read.closeDate }],
+    ['a loss of long ago, reopened', { lost_time: won.won_time }, { closeDate: read.closeDate }],
   ])('a deal with %s', async (_, more, changed) => {
     server.answers = { '/deals/1': { ...found({ ...deal, ...more }), unlike: true } }
     expect(await pipedrive.deal(access(), '1', withoutHistory)).toEqual({
@@ -792,6 +796,26 @@ describe('Pipedrive is called for', () => {
       [
         ['1', createdAt],
         ['won:1', at('12:00:00')],
+      ],
+    ],
+    [
+      'moved twice in one second',
+      'stage',
+      {},
+      [entry('stage_id', '3', '2', '12:00:00'), entry('stage_id', '1', '3', '12:00:00')],
+      [
+        ['1', createdAt],
+        ['2', at('12:00:00')],
+      ],
+    ],
+    [
+      'moved while won, which is no change',
+      'stage',
+      won,
+      [entry('stage_id', '1', '2', '12:00:00'), entry('status', 'open', 'won', '11:00:00')],
+      [
+        ['1', createdAt],
+        ['won:1', at('11:00:00')],
       ],
     ],
     [
@@ -957,18 +981,18 @@ describe('Pipedrive is called for', () => {
   const since = new Date('2026-03-01T11:00:00.900Z')
 
   test('changed deals, with what a list says of their stage', async () => {
-    const Date_ = 'Sun, 01 Mar 2026 13:00:00 GMT'
+    const clock = 'Sun, 01 Mar 2026 13:00:00 GMT'
     const list = [
       { ...deal, id: 4, stage_change_time: null, add_time: '2026-03-01T11:30:00Z' },
       { ...deal, id: 5, is_deleted: true },
       { ...deal, id: 6, ...won, stage_change_time: '2026-02-15T12:00:00Z' },
       deal,
     ]
-    server.answers = { '/deals': { ...found(list, null), headers: { Date: Date_ } } }
+    server.answers = { '/deals': { ...found(list, null), headers: { Date: clock } } }
     const { deals, ...changed } = await pipedrive.changedDeals(access(), since)
     expect(changed).toEqual({
       ids: ['4', '6', '1'],
-      ...{ at: new Date(Date_), until: new Date(deal.update_time), complete: true },
+      ...{ at: new Date(clock), until: new Date(deal.update_time), complete: true },
     })
     const before = { value: '', at: createdAt }
     const changedAt = new Date(deal.update_time)
@@ -1008,7 +1032,7 @@ describe('Pipedrive is called for', () => {
   test.each([
     ['acme.pipedrive.com', 'https://acme.pipedrive.com/deal/9'],
     [null, 'https://app.pipedrive.com/deal/9'],
-  ])('no page of a deal in %s that was not read', (accountName, url) => {
+  ])('the page of a deal of %s that was not read', (accountName, url) => {
     expect(pipedrive.dealUrl({ accountId: '5', accountName }, '9')).toBe(url)
   })
 })

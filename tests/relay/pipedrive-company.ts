@@ -22,7 +22,17 @@ import { storeAccounts } from './accounts.ts'
 import { appUrl } from './hubspot-webhook.ts'
 import { listen } from './listen.ts'
 import { tokensOf } from './pipedrive-outside.ts'
-import { ago, backend, day, open, outside, shareBackend, soon, startSearch } from './shared.ts'
+import {
+  ago,
+  backend,
+  day,
+  open,
+  outside,
+  second,
+  shareBackend,
+  soon,
+  startSearch,
+} from './shared.ts'
 
 const clientSecret = 'pipedrive-client-secret'
 const scopes = ['deals:read', 'users:read', 'recents:read', 'webhooks:full', 'base']
@@ -145,7 +155,8 @@ export async function connect(
       channel,
       chatSecrets: { accessToken: 'xoxb-secret' },
     },
-    new Date(ago(4 * day)),
+    // One after the other.
+    new Date(ago(4 * day) + (await backend.database.$count(connections)) * second),
   )
   await backend.database.insert(rules).values({ userId, ruleIds, savedAt: new Date() })
   const access = { accountId: `${company_id}`, accessToken, apiUrl, urgency: 'fresh' } as const
@@ -208,19 +219,15 @@ const searches: ReturnType<typeof startSearch>[] = []
 /** Searches the company for missed changes now. */
 export async function search(): Promise<void> {
   const { database } = backend
-  await database.update(crmAccounts).set({ searchedAt: new Date(0), searchAt: new Date(0) })
+  const due = { searchedAt: new Date(0), searchAt: new Date(0) }
+  const accountId = `${company.about.company_id}`
+  await database
+    .insert(crmAccounts)
+    .values({ crm: 'pipedrive', accountId, searchedUntil: new Date(ago(4 * day)), ...due })
+    .onConflictDoUpdate({ target: [crmAccounts.crm, crmAccounts.accountId], set: due })
   if (searches.length === 0) searches.push(startSearch())
   await vi.waitFor(async () => {
     const [account] = await database.select().from(crmAccounts)
     if (!account?.searchedAt.getTime()) throw new Error('No search is complete.')
   }, soon)
-}
-
-/** A user was connected, and searched, until that time. */
-export async function searchedUntil(userId: string, atMs: number): Promise<void> {
-  const at = new Date(atMs)
-  await backend.database
-    .update(connections)
-    .set({ searchedUntil: at })
-    .where(eq(connections.userId, userId))
 }

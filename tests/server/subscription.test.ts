@@ -87,11 +87,11 @@ const change = (changes: { [Column in keyof typeof connections.$inferInsert]?: u
   database.update(connections).set(changes as Partial<typeof connections.$inferInsert>)
 
 /** Runs the checks until `isDone`. */
-async function check(isDone: () => Promise<unknown>): Promise<void> {
+async function check(isDone: () => Promise<unknown>, pipedrive = crm): Promise<void> {
   const sendLastAgain = async () => false
   const log = logTo(() => {})
   const checks = createChecks(
-    { database, vault, providers, log, sendLastAgain },
+    { database, vault, providers: { ...providers, pipedrive }, log, sendLastAgain },
     { pollMs: 10, askAgainMs: 10 },
   )
   checks.start()
@@ -174,7 +174,7 @@ describe('a callback', () => {
 test('somebody who installs the app in the CRM’s marketplace is not told that cookies are missing', async () => {
   const answer = await user.call(`/api/${provider}/callback?code=1`)
   expect(answer.headers.get('Dealbell-Person')).toBeNull()
-  expect(await refusal(answer)).toBe('400 invalid_state')
+  expect(await refusal(answer)).toBe('400 exchange_refused')
   expect(calls.exchange).not.toHaveBeenCalled()
 })
 
@@ -269,6 +269,13 @@ describe('a start', () => {
     expect(await minutesUntilDue()).toBeGreaterThan(-1)
     // However often it starts.
     expect(await checkedAtOf('7:2')).toBe(checkedLately)
+  })
+
+  test('has those of a stand-in checked at once, because it has forgotten all subscriptions', async () => {
+    await change({ checkedAt: sql`now()` })
+    calls.subscribe.mockClear()
+    const isDone = async () => expect(calls.subscribe).toHaveBeenCalledTimes(2)
+    await check(isDone, { ...crm, standIn: true })
   })
 })
 

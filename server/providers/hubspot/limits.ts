@@ -1,4 +1,5 @@
-import { countIn, type Limit } from '../limiter.ts'
+import { countIn } from '../crm-answers.ts'
+import type { Limit } from '../limiter.ts'
 
 const intervalMs = 10_000
 

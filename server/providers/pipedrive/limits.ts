@@ -1,4 +1,5 @@
-import { countIn, type Limit } from '../limiter.ts'
+import { countIn } from '../crm-answers.ts'
+import type { Limit } from '../limiter.ts'
 
 /** The largest subscription has 480 calls in two seconds. A larger number is that of another interval. */
 const mostCalls = 1_000

@@ -4,10 +4,11 @@
 // also have older changes than those that it read.
 
 import { createHash } from 'node:crypto'
-import { and, eq, isNull, notInArray, type SQL } from 'drizzle-orm'
+import { and, eq, isNull, notInArray, type SQL, sql } from 'drizzle-orm'
 import { connections, rules } from '../../database/schema.ts'
 import type { Log } from '../../log.ts'
 import type { AccessDependencies, CrmConnection } from '../../people/access-token.ts'
+import { chatOf } from '../../people/routes.ts'
 import type { ChangedDeals, DealEvent } from '../../providers/deal.ts'
 import type { CrmAccess } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
@@ -94,16 +95,25 @@ export function createSearch(
     }
     // Each token finds what its user may see. Whoever cannot be asked now does not stop the others.
     const own = await database
-      .select()
+      .select({
+        id: connections.id,
+        connectedSince: connections.connectedSince,
+        searchedUntil: connections.searchedUntil,
+        chatSince: sql<Date | null>`${chatOf(connections.userId, sql`connected_since`)}`.mapWith(
+          connections.connectedSince,
+        ),
+      })
       .from(connections)
       .where(all)
       .orderBy(connections.connectedAt)
     const ends: number[] = []
     let lastError: unknown
-    for (const { id, connectedSince, searchedUntil } of own) {
+    for (const { id, connectedSince, chatSince, searchedUntil } of own) {
+      // Nobody gets what the search would find.
+      if (chatSince === null) continue
       const only = and(all, eq(connections.id, id))
-      const sinceMs = connectedSince.getTime()
-      const from = searchedUntil?.getTime() ?? sinceMs - clockErrorMs
+      const sinceMs = Math.max(connectedSince.getTime(), chatSince.getTime())
+      const from = searchedUntil?.getTime() ?? connectedSince.getTime() - clockErrorMs
       try {
         const untilMs = await searchWith(account, only, { searchedUntilMs: from, sinceMs }, signal)
         ends.push(untilMs)
