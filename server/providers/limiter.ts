@@ -228,9 +228,12 @@ export function createCallLimiter(
     /** Learns the limit, and how much of it is left, from the headers of an answer that is no 429. Refusals end with it. */
     learn(accountId: string, headers: Headers): void {
       const account = accountOf(accountId)
-      if (account.refusals > 0) account.pausedUntil = now()
-      account.refusals = 0
-      account.isAsking = false
+      // The answer to a call that was made before the refusal says nothing about the pause.
+      if (account.isAsking) {
+        account.pausedUntil = now()
+        account.refusals = 0
+        account.isAsking = false
+      }
       learn(accountId, account, headers)
     },
 

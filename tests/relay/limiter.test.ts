@@ -107,6 +107,13 @@ describe('a CRM that names no wait', () => {
     expect(refused()).toBe(8)
   })
 
+  test('answers calls from before its refusal, and the pause goes on', async () => {
+    for (let calls = 0; calls < 2; calls++) await enter()
+    expect(refused()).toBe(2)
+    answered()
+    expect(await waitS()).toBe(2)
+  })
+
   test('may also name one', async () => {
     await enter()
     expect(refused({ 'Retry-After': '5' })).toBe(5)
