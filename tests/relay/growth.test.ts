@@ -359,4 +359,4 @@ test('what a statement reads does not grow with what is stored', async () => {
   })
   expect(growing).toEqual([])
   expect(many.pagesOfEach).toBeLessThan(2 * few.pagesOfEach)
-}, 180_000)
+}, 300_000)

@@ -138,6 +138,15 @@ test('a stage change costs each user at most two tokens, and a search without ch
       expect(spentBy(user)).toBeLessThanOrEqual(2)
     }
   }
+  // Several at once, which one message tells.
+  const some = range(1, 6).map((n) => newDeal(`Deal ${n}`, ben))
+  for (const each of some) each.data = { ...each.data, person_id: null }
+  calls.length = 0
+  for (const each of some) edit(each, { stage_id: 11 })
+  for (const { id, user } of people) {
+    expect(await outcomes(id, 11)).toEqual(sent(11))
+    expect(spentBy(user)).toBeLessThanOrEqual(2 * some.length)
+  }
   await search()
   calls.length = 0
   const used = company.budget.used

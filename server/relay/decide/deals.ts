@@ -134,7 +134,8 @@ export function createDealReader(
     ): Promise<boolean> {
       const [first] = wanted
       const knownOf = ({ dealId, readAfterMs }: Wanted) =>
-        links.get(linkKey(connection, dealId), readAfterMs)
+        links.get(linkKey(connection, dealId), readAfterMs) ??
+        linksIn(deals.get(dealKey(connection, history, dealId), readAfterMs))
       const known = knownOf(first)
       if (known !== undefined) {
         const answer = await unlessRefused(known.value)
@@ -202,6 +203,16 @@ interface Entry<Value> {
   startedAt: number
   value: Promise<Value>
   settled?: Value
+}
+
+/** Whether a read deal has links, if its CRM says that with the deal. */
+function linksIn(
+  entry: Entry<CrmDeal | undefined | typeof notInBatch> | undefined,
+): Entry<boolean> | undefined {
+  const deal = entry?.settled
+  if (entry === undefined || typeof deal !== 'object' || deal.linked === undefined) return undefined
+  const { linked } = deal
+  return { startedAt: entry.startedAt, value: Promise.resolve(linked), settled: linked }
 }
 
 /** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */
