@@ -50,7 +50,7 @@ export interface FeatureCall {
 }
 
 /**
- * The code of a callback that the provider has refused. The sentence of such a refusal says what to do, and contains
+ * The code of a callback that the provider has refused, or that was not begun here. The sentence of such a refusal says what to do, and contains
  * nothing of the call.
  */
 export const exchangeRefused = 'exchange_refused'
@@ -109,6 +109,8 @@ export const connectionStatusAnswer = v.object({
   channel: extraText,
   /** When the channel had this name, in ISO 8601. It may have another one by now. */
   channelAsOf: extraText,
+  /** A sentence that says that messages may be late although it is connected. */
+  late: extraText,
   /** A sentence that says why an earlier connection no longer works. */
   reason: extraText,
   /** The time at which it stopped working, in ISO 8601. */

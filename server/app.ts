@@ -12,6 +12,7 @@ import { ruleRoutes } from './api/rules.ts'
 import { sessionRoutes, writesForShownPersonOnly } from './api/session.ts'
 import { statusAndDisconnectRoutes } from './api/status-and-disconnect.ts'
 import { testMessageRoutes } from './api/test-message.ts'
+import { uninstalledRoutes } from './api/uninstalled.ts'
 import { watchRoutes } from './api/watch.ts'
 import { countWebhooks, webhookRoutes } from './api/webhooks.ts'
 import type { Context } from './context.ts'
@@ -85,6 +86,7 @@ export function createApp(
   }
   app.route('/sandbox', sandbox)
   app.route('/webhooks', webhookRoutes(context))
+  app.route('/', uninstalledRoutes(context))
   app.route('/relay', operatorRoutes(context))
   app.route('/', watchRoutes(context))
 

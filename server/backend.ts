@@ -3,6 +3,7 @@ import { operatorToken } from './activity/operator-answers.ts'
 import { sendLastAgain } from './activity/retry-all.ts'
 import { createApp } from './app.ts'
 import type { Context } from './context.ts'
+import { createBudgets } from './database/budgets.ts'
 import { createCallCounter } from './database/call-counter.ts'
 import type { Database } from './database/open.ts'
 import type { HasRoom } from './database/room.ts'
@@ -58,7 +59,10 @@ export function createBackend({
   const encryptionKey = encryptionKeys.at(-1)
   if (encryptionKey === undefined) throw new Error('There is no encryption key.')
   const countCall = alone ? undefined : createCallCounter(database)
-  const providers = createProviders(addresses.providers, countCall)
+  const providers = createProviders(addresses.providers, {
+    countCall,
+    spend: createBudgets(database),
+  })
   const limits = createRateLimits({ trustedProxies, log })
   const relay = createRelay({ database, vault, providers, log, alone, countCall, times })
   const inbox = createInbox(database, relay.wake)

@@ -84,7 +84,7 @@ const codesOfDriver: ReadonlyMap<unknown, string> = new Map([
 
 /**
  * The code of what caused an error, such as `ECONNREFUSED`, or `57P01` of PostgreSQL. It quotes nothing. Drizzle, fetch
- * and Slack's client wrap an error, and Node puts one for each address of a host into one.
+ * and other clients wrap an error, and Node puts one for each address of a host into one.
  */
 export function errorCode(error: unknown, depth = 0): string | undefined {
   // An error may be its own cause.

@@ -16,6 +16,7 @@ export function createConsent({
   problem,
   page,
   code,
+  denied = 'access_denied',
   whyDenied,
 }: {
   site: Site
@@ -25,7 +26,7 @@ export function createConsent({
   settings: ProviderSettings
   redirectUri: string
   /** What else is wrong with a request, in words; undefined if it is right. */
-  problem: (request: Fields) => string | undefined
+  problem?: (request: Fields) => string | undefined
   page: () => {
     account: string
     /** The permissions that Dealbell asks for, in words. */
@@ -35,6 +36,7 @@ export function createConsent({
   }
   /** Issues an authorization code. */
   code: (request: Fields) => string
+  denied?: string
   whyDenied?: string
 }): Hono {
   /** The answer to a request that must not be redirected; undefined if the request is right. */
@@ -44,7 +46,7 @@ export function createConsent({
         ? 'There is no app with this client ID.'
         : request.redirect_uri !== redirectUri
           ? `The redirect URL is not registered for this app. It has ${redirectUri}.`
-          : problem(request)
+          : problem?.(request)
     if (reason === undefined) return undefined
     const refusal = standInPage({
       site,
@@ -86,7 +88,7 @@ export function createConsent({
       const back = new URL(redirectUri)
       if (request.answer === 'allow') back.searchParams.set('code', code(request))
       else {
-        back.searchParams.set('error', 'access_denied')
+        back.searchParams.set('error', denied)
         if (whyDenied !== undefined) back.searchParams.set('error_description', whyDenied)
       }
       if (request.state) back.searchParams.set('state', request.state)

@@ -2,6 +2,7 @@ import type { Context } from 'hono'
 import { html } from 'hono/html'
 import { ApiError } from '../server/http/errors.ts'
 import { type Html, htmlPage } from '../server/http/html-page.ts'
+import type { ProviderSettings } from '../server/providers/calls.ts'
 import { isCrmId, type ProviderId, providerIds, registry } from '../server/providers/registry.ts'
 
 /** What all pages of one stand-in have in common. */
@@ -11,6 +12,15 @@ export interface Site {
   appUrl: string
   /** The path of the first page of each stand-in. */
   pages: Partial<Record<ProviderId, string>>
+}
+
+/** What the stand-in of a provider with a consent page is made with. */
+export interface StandInOptions {
+  site: Site
+  settings: ProviderSettings
+  /** The origins of the dashboard and, for the public, of this server. */
+  appUrl: string
+  apiUrl: string
 }
 
 /** A page of a stand-in. It says that it is a stand-in, and leads to the others and to the dashboard. */

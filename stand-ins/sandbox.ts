@@ -4,7 +4,6 @@ import { type Handler, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { errorAnswer } from '../server/http/errors.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
-import type { ProviderSettings } from '../server/providers/calls.ts'
 import {
   type AddressId,
   isAddressId,
@@ -20,18 +19,13 @@ import { standInGoogleChat } from './google-chat/google-chat.ts'
 import { createStandInHubspot } from './hubspot/hubspot.ts'
 import { standInMattermost } from './mattermost/mattermost.ts'
 import { standInTeams } from './microsoft-teams/microsoft-teams.ts'
-import type { Site } from './page.ts'
+import type { StandInOptions } from './page.ts'
+import { createStandInPipedrive } from './pipedrive/pipedrive.ts'
 import { createStandInSlack } from './slack/slack.ts'
-
-interface StandInOptions {
-  site: Site
-  settings: ProviderSettings
-  appUrl: string
-  apiUrl: string
-}
 
 const oauth: Record<OAuthId, (options: StandInOptions) => Hono> = {
   hubspot: createStandInHubspot,
+  pipedrive: createStandInPipedrive,
   slack: createStandInSlack,
 }
 

@@ -104,9 +104,21 @@ export class StandInCodes<Binding> {
 }
 
 /** Deletes the oldest keys, so that at most this many are left. */
-export function forgetOldest(kept: Map<string, unknown> | Set<string>, most: number): void {
+export function forgetOldest<Key>(kept: Map<Key, unknown> | Set<Key>, most: number): void {
   for (const oldest of kept.keys()) {
     if (kept.size <= most) break
     kept.delete(oldest)
+  }
+}
+
+/** Counts calls. The function returns how many more may be made; undefined if this one may not. */
+export function countCalls({ calls, intervalMs }: { calls: number; intervalMs: number }) {
+  let made: number[] = []
+  return function take(): number | undefined {
+    const now = performance.now()
+    made = made.filter((at) => at > now - intervalMs)
+    if (made.length >= calls) return undefined
+    made.push(now)
+    return calls - made.length
   }
 }

@@ -33,5 +33,6 @@ export async function deleteAccount(
     await database.delete(users).where(eq(users.id, user.id))
   }
   await deleteInBatches(database, dealEvents, isOf(id), signal)
+  await database.execute(sql`delete from crm_budgets where ${isOf(id)}`)
   await database.execute(sql`delete from crm_accounts where ${isOf(id)}`)
 }

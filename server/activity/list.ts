@@ -92,13 +92,15 @@ async function readRows({ database, providers }: Dependencies, userId: string, i
                ${isPaused} as is_paused, ${nextTryAt} as next_try_at,
                ${isoTime(sql`delivery.occurred_at`)} as at,
                ${microseconds(sql`delivery.occurred_at`)} as at_microseconds,
-               event.crm, event.account_id, event.deal_id, event.property = ${testProperty} as is_test,
+               event.crm, event.account_id, crm.account_name as crm_account_name, event.deal_id, event.property = ${testProperty} as is_test,
                chat.provider as chat, chat.account_id as chat_account, chat.channel_id as chat_channel,
                chat.channel_name as chat_channel_name
         from (${ids}) as page
         join deliveries as delivery on delivery.id = page.id
         join deal_events as event on event.id = delivery.event_id
         left join channels as channel on channel.id = delivery.channel
+        left join connections as crm on crm.user_id = ${userId}::uuid
+          and crm.provider = event.crm and crm.account_id = event.account_id
         left join ${chatOf(
           sql`${userId}::uuid`,
           sql`provider, account_id, channel_id, channel_name`,
@@ -127,6 +129,7 @@ interface ActivityRow {
   at_microseconds: string
   crm: CrmId
   account_id: string
+  crm_account_name: string | null
   deal_id: string
   is_test: boolean
   /** The chat that gets the user's messages now. Null if none is connected. */
@@ -148,7 +151,12 @@ function itemOf(row: ActivityRow, providers: Providers): ActivityItem {
       : {
           name: row.deal_name,
           id: row.deal_id,
-          url: row.deal_url ?? providers[crm].dealUrl(row.account_id, row.deal_id),
+          url:
+            row.deal_url ??
+            providers[crm].dealUrl(
+              { accountId: row.account_id, accountName: row.crm_account_name },
+              row.deal_id,
+            ),
         },
     from,
     to,

@@ -2,9 +2,10 @@ import type { Preview } from '../../contract/features/preview.ts'
 import type { AvailableRuleId } from '../../contract/rules.ts'
 import type { AccessDependencies, CrmConnection } from '../people/access-token.ts'
 import { routeOf } from '../people/routes.ts'
-import type { CrmDeal } from '../providers/deal.ts'
+import type { ChangedDeals, CrmDeal } from '../providers/deal.ts'
 import type { CrmAccess } from '../providers/provider.ts'
 import { crmIds, type DealProperty, eachOf } from '../providers/registry.ts'
+import { dealsAtOnce } from '../relay/decide/deals.ts'
 import { formerValue } from '../relay/decide/former-value.ts'
 import {
   type Change,
@@ -30,7 +31,7 @@ export const readLimits = {
   mostChanges: 100_000,
   /** The wait after a failed call to the CRM, in ms. It doubles with each try. */
   retryMs: 100,
-  /** For how many accounts HubSpot is called at the same time. Each answer takes processor time. */
+  /** For how many accounts the CRM is called at the same time. Each answer takes processor time. */
   accountsAtOnce: 10,
   /** A call that waits longer for its answer does not count among them, in ms. */
   slowMs: 1_000,
@@ -68,7 +69,7 @@ export function createPreviewReader(
   const stageCaches = eachOf(crmIds, (id) => createStageCache(providers[id]))
   const inTurn = createTurns(limits)
 
-  return async function read(connection) {
+  return async function readPreview(connection) {
     const { provider: crmId } = connection
     const crm = providers[crmId]
     const sinceMs = Date.now() - previewDays * dayMs
@@ -130,23 +131,32 @@ export function createPreviewReader(
       }
     }
 
-    const pages = dealsChangedSince(new Date(sinceMs), (since) =>
-      call((access) => crm.changedDeals(access, since)),
-    )
+    let told: ChangedDeals['deals']
+    const pages = dealsChangedSince(new Date(sinceMs), async (since) => {
+      const found = await call((access) => crm.changedDeals(access, since))
+      told = found.deals
+      return found
+    })
+    // To read each history may cost the account too much of its budget. Then the last change of each deal must do.
+    async function read(ids: readonly string[], property: DealProperty) {
+      if (told === undefined) return await call((access) => crm.deals(access, ids, property))
+      return new Map([...told].filter(([id]) => property === 'stage' && ids.includes(id)))
+    }
     let left = limits.mostDeals
     let changesLeft = limits.mostChanges
     for await (const found of pages) {
       const ids = found.slice(0, left)
       for (const property of watchedProperties) {
-        const batches = dealsInBatches(ids, crm.dealsAtOnce, (some) =>
-          call((access) => crm.deals(access, some, property)),
+        const batches = dealsInBatches(ids, dealsAtOnce(crm, property), (some) =>
+          read(some, property),
         )
         for await (const deals of batches) {
           const changes = await changesOf(deals, property)
           for (const past of changes) {
             await breathe()
             for (const rule of singleRules) {
-              if (!needsLinks(past.change, rule.ticked)) count(rule, past)
+              const isKnown = past.change.deal.linked !== undefined
+              if (isKnown || !needsLinks(past.change, rule.ticked)) count(rule, past)
               else {
                 const others = unlinked.get(past.dealId) ?? []
                 others.push({ rule, past })

@@ -35,7 +35,9 @@ export function reasonInWords(
   if (state === 'ignored') {
     const skipped: Readonly<Record<string, string>> = {
       no_rule: 'none of your saved rules applies to this change',
-      no_such_deal: `the deal is no longer in ${crmName}`,
+      no_such_deal: `the deal is no longer in ${crmName}${
+        providers[crm].readsAs === 'user' ? ', or you may not see it' : ''
+      }`,
       said_in_channel: "another user's rule already reported this change in the channel",
     }
     return find(skipped, reason) ?? `no message was needed (${reason})`
@@ -84,6 +86,7 @@ export function doubtOf(providers: Providers, channel: string): string | null {
 /** The failures that another try may not meet. */
 const failures = (name: string): Readonly<Record<string, string>> => ({
   rate_limited: `${name} asks for a pause`,
+  budget: `what ${name} allows in a day is nearly used up, and the rest is kept for new changes`,
   unreachable: `${name} did not answer`,
   nonsense: `${name} gave an answer that this server does not understand`,
   answer_too_large: `the answer of ${name} was too large`,

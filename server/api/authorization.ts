@@ -10,22 +10,25 @@ import {
   pathOf,
   personHeader,
 } from '../../contract/endpoints.ts'
+import { waitAtMost } from '../background.ts'
 import type { Context } from '../context.ts'
 import type { Database } from '../database/open.ts'
 import { usedTokens } from '../database/schema.ts'
 import { ApiError, internalError } from '../http/errors.ts'
 import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
+import { createWithAccess } from '../people/access-token.ts'
 import { openCode, openState, sealState } from '../people/authorization-state.ts'
 import { completeAuthorization } from '../people/authorize.ts'
 import { type Connection, sealSecrets } from '../people/connections.ts'
 import { sha256 } from '../people/cookies.ts'
 import { createEndGrant } from '../people/end-grant.ts'
 import { AuthorizationEnded, markUsed, randomToken } from '../people/session.ts'
+import { createSubscribe } from '../people/subscription.ts'
 import { VaultError } from '../people/vault.ts'
 import type { Grant } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
-import { isAddressId, type ProviderId, registry } from '../providers/registry.ts'
+import { isAddressId, isCrmId, type ProviderId, registry } from '../providers/registry.ts'
 import { lookAtWaiting, sendingEnded } from '../relay/send/disconnect.ts'
 
 /**
@@ -47,13 +50,18 @@ type Outcome = v.InferInput<typeof sealedResult>['outcome']
 /** How long a repeated call waits for the first one. The exchange takes up to 25 s. */
 const resultWithinMs = 25_000
 const askEveryMs = 200
+/** The dashboard waits for the answer. The next check finds what was not done by then. */
+const subscribeMs = 3_000
 
 export function authorizationRoutes(provider: ProviderId, context: Context) {
   const { database, vault, sessions, limits, providers, wakeRelay, appUrl, now, log } = context
   // The browser comes back to the dashboard's page, and that page makes the callback call.
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, provider)}`
   const endGrant = createEndGrant(context)
+  const withAccess = createWithAccess(context)
+  const subscribe = createSubscribe(context)
   const { name } = registry[provider]
+  const begunElsewhere = `It was begun at ${name}, not in Dealbell. Connect ${name} here to finish it.`
   const invalidState = () =>
     new ApiError(
       400,
@@ -71,6 +79,18 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
       await endGrant(former)
     } catch (error) {
       log.warn('former connection not ended', { connection: former.id, ...errorFields(error) })
+    }
+  }
+
+  /** Has the CRM send its events, from the first change on that the user makes. Throws nothing. */
+  async function begin({ provider, ...rest }: Connection): Promise<void> {
+    if (!isCrmId(provider) || providers[provider].subscribe === undefined) return
+    const connection = { ...rest, provider }
+    try {
+      await withAccess(connection, 'fresh', (access) => subscribe(connection, access, true))
+    } catch (error) {
+      const fields = error instanceof ProviderError ? error.fields : errorFields(error)
+      log.warn('subscription failed', { connection: connection.id, provider, ...fields })
     }
   }
 
@@ -132,7 +152,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         const code = c.req.query('code')
         if (!code) throw new ApiError(400, 'missing_code', 'The address has no authorization code.')
         const state = c.req.query('state')
-        if (!state) throw new ApiError(400, 'invalid_state', 'The address has no state.')
+        // Whoever installs the app in the CRM's marketplace comes with a code alone.
+        if (!state) throw new ApiError(400, exchangeRefused, begunElsewhere)
 
         const begun = openState(vault, provider, state, now())
         if (begun === undefined) throw invalidState()
@@ -178,11 +199,12 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
             }
             return await completeAuthorization(context, c, browser, provider, grant, record)
           }
-          const former = await store().catch((error) => {
+          const { stored, former } = await store().catch((error) => {
             void endUnstored(grant)
             throw error
           })
           if (former !== undefined) void endFormer(former)
+          await waitAtMost(subscribeMs, begin(stored))
         } catch (error) {
           const refusal = refusalOf(error)
           const { status, code, message } = refusal

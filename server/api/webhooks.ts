@@ -15,7 +15,7 @@ import { countWebhook, eventsNotUnderstood } from '../watch/metrics.ts'
 
 const maxBodyBytes = 1024 * 1024
 
-/** Whoever types the address into a form may add a slash. HubSpot signs the address that it calls. */
+/** Whoever types the address into a form may add a slash. A CRM may sign the address that it calls. */
 const pathsOf = (crm: CrmId) => [`/${crm}`, `/${crm}/`]
 
 /** Counts what becomes of webhooks. Those that are not signed are counted where the reason is known. */
@@ -71,7 +71,7 @@ export function webhookRoutes({ providers, inbox, apiUrl, now, log }: Context) {
       )
       if (content.kind === 'not signed') throw notSigned(content.why)
       if (content.kind === 'not understood') {
-        throw new ApiError(400, 'invalid_body', 'The body must be a JSON array of events.')
+        throw new ApiError(400, 'invalid_body', 'The body does not have the documented form.')
       }
 
       const { items, notUnderstood } = content

@@ -5,12 +5,13 @@ import {
   channels,
   connections,
   crmAccounts,
+  crmBudgets,
   dealEvents,
   deliveries,
   recentCalls,
 } from '../database/schema.ts'
 
-/** HubSpot repeats an event for a day. After 30 days, even a dead delivery is only history. */
+/** A CRM repeats an event for a day at most. After 30 days, even a dead delivery is only history. */
 const keepDays = 30
 const old = sql`now() - make_interval(days => ${keepDays})`
 /** Few events at a time, because each has a delivery for every user of its account. */
@@ -18,7 +19,7 @@ const eventsAtOnce = 100
 
 /**
  * Deletes old events with their deliveries, channels in which nothing happens any more, accounts that nobody
- * has connected any more, and old counts of calls. It works in batches. @returns how many rows were deleted.
+ * has connected any more, and old counts of calls and tokens. It works in batches. @returns how many rows were deleted.
  */
 export async function deleteOld(
   database: Database,
@@ -63,6 +64,18 @@ export async function deleteOld(
     database,
     recentCalls,
     sql`made[cardinality(made)] < now() - interval '1 day'`,
+    signal,
+  )
+  // What was spent today counts even if somebody connects the account again today.
+  await deleteInBatches(
+    database,
+    crmBudgets,
+    sql`${crmBudgets.day} < (now() at time zone 'utc')::date
+        and not exists (
+          select from ${connections}
+          where ${connections.provider} = ${crmBudgets.crm}
+            and ${connections.accountId} = ${crmBudgets.accountId}
+        )`,
     signal,
   )
   return {

@@ -2,6 +2,7 @@ import { sql } from 'drizzle-orm'
 import {
   bigint,
   boolean,
+  date,
   index,
   integer,
   jsonb,
@@ -129,6 +130,10 @@ export const connections = pgTable(
     refreshingUntil: time('refreshing_until'),
     // When the provider was last asked whether the connection works; long ago if somebody asks for that (checks.ts).
     checkedAt: time('checked_at').notNull().defaultNow(),
+    // Since when the CRM may not have told this user's events. A search finds them later.
+    lateSince: time('late_since'),
+    // Where each user's token sees other deals: all changes up to this time have been found with this one.
+    searchedUntil: time('searched_until'),
   },
   (table) => [
     unique('connections_user_provider').on(table.userId, table.provider),
@@ -163,6 +168,8 @@ export const dealEvents = pgTable(
     formerDealIds: text('former_deal_ids').array(),
     property: text('property', { enum: [...dealProperties, testProperty] }).notNull(),
     value: text('value').notNull(),
+    // The old value as JSON: 'null' if the deal was created with the new one. Null: the deal's history must tell it.
+    former: text('former'),
     occurredAt: time('occurred_at').notNull(),
     receivedAt: time('received_at').notNull().defaultNow(),
     // Search: no webhook has brought the event, and a search for missed changes found it.
@@ -287,6 +294,24 @@ export const channels = pgTable(
       .where(sql`due_at is not null and leased_until is null`),
     index('channels_leased').on(table.leasedUntil).where(sql`leased_until is not null`),
   ],
+)
+
+/** What a day's calls have cost of an account's budget, where a CRM has one. */
+export const crmBudgets = pgTable(
+  'crm_budgets',
+  {
+    crm: text('crm', { enum: crmIds }).notNull(),
+    accountId: text('account_id').notNull(),
+    // In UTC, by the database's clock.
+    day: date('day').notNull(),
+    // What all processes have counted.
+    spent: integer('spent').notNull(),
+    // The budget of a day, as the CRM last said or as for the smallest account. And what all programs of the account had
+    // left of it when the CRM last said that, without what was spent since; null if it has not said it today.
+    most: integer('most'),
+    remaining: integer('remaining'),
+  },
+  (table) => [primaryKey({ columns: [table.crm, table.accountId] })],
 )
 
 /**

@@ -22,7 +22,7 @@ export class ApiError extends Error {
 export const internalError = () =>
   new ApiError(500, 'internal', 'Something went wrong on the server.')
 
-/** SQLSTATE disk_full. HubSpot repeats a webhook that is answered with 5xx. */
+/** SQLSTATE disk_full. A CRM repeats a webhook that is answered with 5xx. */
 const diskFull = '53100'
 
 export function answerError(log: Log) {

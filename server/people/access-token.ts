@@ -3,7 +3,7 @@ import { and, eq, isNull, or, sql } from 'drizzle-orm'
 import { isOver } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
-import type { CrmAccess, Providers, Secrets, Urgency } from '../providers/provider.ts'
+import type { Crm, CrmAccess, Providers, Secrets, Urgency } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import type { CrmId } from '../providers/registry.ts'
 import { type Connection, openSecrets, sealSecrets } from './connections.ts'
@@ -34,6 +34,12 @@ export interface AccessDependencies {
   vault: Vault
   providers: Providers
 }
+
+/** Who shares what is read with a connection (`CrmAccess.sharedBy`). A connection keeps its id if its account changes. */
+export const sharedBy = (
+  { readsAs }: Pick<Crm, 'readsAs'>,
+  { accountId, id }: Pick<Connection, 'accountId' | 'id'>,
+) => (readsAs === 'user' ? `${accountId}/${id}` : accountId)
 
 /**
  * Creates a function that calls the CRM with a connection's access token. It refreshes a token that
@@ -102,9 +108,14 @@ export function createWithAccess({ database, vault, providers }: AccessDependenc
   }
 
   return async function withAccess(connection, urgency, call) {
-    const accessWith = ({ accessToken, mayReadOwners }: Secrets): CrmAccess => {
-      return { accountId: connection.accountId, accessToken, urgency, mayReadOwners }
-    }
+    const accessWith = ({ accessToken, mayReadOwners, apiUrl }: Secrets): CrmAccess => ({
+      accountId: connection.accountId,
+      accessToken,
+      urgency,
+      mayReadOwners,
+      apiUrl,
+      sharedBy: sharedBy(providers[connection.provider], connection),
+    })
     const secrets = endsSoon(connection)
       ? await refreshOnce(connection)
       : openSecrets(vault, connection)

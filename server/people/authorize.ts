@@ -12,7 +12,7 @@ import type { Vault } from './vault.ts'
 /**
  * Stores the connection and signs the browser in, in one transaction. Whoever connects a chat first becomes a user by
  * that. @param record stores what the browser is told, in the same transaction.
- * @returns the user's former connection if it had another grant.
+ * @returns the connection, and the user's former one if it had another grant.
  * @throws AuthorizationEnded if the browser was signed out or became another person's, or was late and would replace what
  * this person has. Then nothing is stored.
  */
@@ -28,11 +28,11 @@ export async function completeAuthorization(
   provider: ProviderId,
   grant: Grant,
   record: (tx: Transaction, signedIn: SignedIn) => Promise<unknown>,
-): Promise<Connection | undefined> {
+): Promise<{ stored: Connection; former: Connection | undefined }> {
   const { accountId: crmAccountId, accountUserId: crmUserId } = grant
   const { standIn = providers[provider].standIn } = grant
   const current = browser.session?.userId
-  let former: Connection | undefined
+  let result: { stored: Connection; former: Connection | undefined } | undefined
   async function storeGrant(tx: Transaction): Promise<string> {
     if (browser.isLate && current !== undefined && (await hasAlready(tx, current, provider))) {
       throw new AuthorizationEnded()
@@ -49,12 +49,14 @@ export async function completeAuthorization(
     await tx.select().from(users).where(eq(users.id, userId)).for('no key update')
     const own = and(eq(connections.userId, userId), eq(connections.provider, provider))
     const [before] = await tx.select().from(connections).where(own)
-    await storeConnection(tx, vault, { userId, provider }, { ...grant, standIn }, now())
-    if (before !== undefined && before.grantId !== grant.grantId) former = before
+    const owner = { userId, provider }
+    const stored = await storeConnection(tx, vault, owner, { ...grant, standIn }, now())
+    result = { stored, former: before?.grantId === grant.grantId ? undefined : before }
     return userId
   }
   await sessions.signIn(c, browser, storeGrant, record)
-  return former
+  if (result === undefined) throw new Error('Nobody was signed in.')
+  return result
 }
 
 /** Whether the CRM has said who this user is, or whether the user has a chat. */

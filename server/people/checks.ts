@@ -19,6 +19,7 @@ import {
   isSame,
   recordRefusal,
 } from './refusals.ts'
+import { checkSubscriptions, createSubscribe } from './subscription.ts'
 
 /**
  * The checks of a queue that one process makes at the same time. A provider that does not answer takes ten seconds of
@@ -62,12 +63,14 @@ function createCheck(
   { askAgainMs }: Pick<CheckTimes, 'askAgainMs'>,
 ): (connection: Connection) => Promise<void> {
   const withAccess = createWithAccess({ database, vault, providers })
+  const subscribe = createSubscribe({ database, providers, log })
 
   /**
-   * @returns undefined if only a message can show whether the chat accepts the connection.
+   * @returns undefined if only a message can show whether the chat accepts the connection. `isLate`: whether events may
+   * be late.
    * @throws ProviderError if the provider refuses the connection or does not answer.
    */
-  async function ask(connection: Connection): Promise<Names | undefined> {
+  async function ask(connection: Connection): Promise<(Names & { isLate?: boolean }) | undefined> {
     const { provider, brokenSince } = connection
     if (isCrmId(provider)) {
       const crm = providers[provider]
@@ -79,7 +82,8 @@ function createCheck(
           await crm.stages(access)
           await crm.deal(access, '1', { history: 'stage', links: true })
         }
-        return await crm.names(access.accessToken).catch(() => ({}))
+        const isLate = await subscribe(expired, access)
+        return { ...(await crm.names(access).catch(() => ({}))), isLate }
       })
     }
     const { check } = providers[provider]
@@ -103,12 +107,13 @@ function createCheck(
     if (isFinalFor(connection, connection.brokenReason)) return
     try {
       const names = await ask(connection)
-      const { accountName, channelName } = names ?? {}
+      const { accountName, channelName, isLate } = names ?? {}
       const isTried = await tryMessage(connection)
       await database
         .update(connections)
         .set({
-          checkedAt: sql`now()`,
+          // If events may be late, the check is made again, as one that has failed.
+          ...(!isLate && { checkedAt: sql`now()` }),
           ...(names !== undefined && !isTried && accepted),
           ...(accountName && { accountName }),
           ...(channelName && { channelName, channelNamedAt: sql`now()` }),
@@ -159,7 +164,7 @@ export function createChecks(
   dependencies: CheckDependencies,
   times: CheckTimes = { pollMs: 5_000, askAgainMs },
 ) {
-  const { database, log } = dependencies
+  const { database, providers, log } = dependencies
   const { pollMs } = times
   const check = createCheck(dependencies, times)
   let running: Background[] = []
@@ -174,6 +179,15 @@ export function createChecks(
   function onError(error: unknown): number {
     log.error('checks failed', errorFields(error))
     return pollMs
+  }
+
+  let isStart = true
+  /** Is for the start, and an hour later for those that were checked just before it. Then it waits as long as a timer can. */
+  async function checkAllSubscriptions(signal: AbortSignal): Promise<number> {
+    await checkSubscriptions(database, providers, signal)
+    const againMs = isStart ? againAfter * 60 * 60_000 : 2 ** 31 - 1
+    isStart = false
+    return againMs
   }
 
   async function takeNext(isDue: SQL): Promise<Connection | undefined> {
@@ -196,6 +210,7 @@ export function createChecks(
           repeatInBackground(() => checkNext(isDue), { firstMs: pollMs, onError }),
         ),
       )
+      running.push(repeatInBackground(checkAllSubscriptions, { firstMs: pollMs, onError }))
     },
     async stop() {
       await Promise.all(running.map((each) => each.stop()))

@@ -19,6 +19,7 @@ const storedSecrets = v.object({
   refreshToken: v.exactOptional(v.string()),
   incomingWebhookUrl: v.exactOptional(v.string()),
   mayReadOwners: v.exactOptional(v.boolean()),
+  apiUrl: v.exactOptional(v.string()),
 })
 
 /**
@@ -43,7 +44,7 @@ export function openSecrets(vault: Vault, row: Owner & { secrets: string }): Sec
 /**
  * Stores what a provider, or its stand-in, granted. Replaces the user's earlier connection and keeps its id. Keeps
  * `connected_since` if the user chooses another channel or connects a broken connection again. Sets it anew if the
- * user connects another CRM account.
+ * user connects another CRM account. Returns the connection.
  */
 export async function storeConnection(
   database: Pick<Database, 'insert'>,
@@ -51,7 +52,7 @@ export async function storeConnection(
   owner: Owner,
   grant: Grant & { standIn: boolean },
   now: Date,
-): Promise<void> {
+): Promise<Connection> {
   // Who authorized is in the table `users` (identity.ts).
   const { secrets, accountUserId: _, ...known } = grant
   const values = {
@@ -63,10 +64,12 @@ export async function storeConnection(
     askAgainAt: null,
     channelNamedAt: null,
     refreshingUntil: null,
+    lateSince: null,
     // Users may share a token, and somebody's disconnect may have just revoked it.
     checkedAt: new Date(0),
   }
-  await database
+  const isSameAccount = sql`${connections.accountId} = excluded.account_id`
+  const [stored] = await database
     .insert(connections)
     .values({ ...owner, ...values, connectedSince: now })
     .onConflictDoUpdate({
@@ -74,11 +77,15 @@ export async function storeConnection(
       set: {
         ...values,
         connectedSince: sql`case
-          when ${connections.accountId} = excluded.account_id or ${!isCrmId(owner.provider)}
+          when ${isSameAccount} or ${!isCrmId(owner.provider)}
           then ${connections.connectedSince}
           else excluded.connected_since end`,
+        searchedUntil: sql`case when ${isSameAccount} then ${connections.searchedUntil} end`,
       },
     })
+    .returning()
+  if (stored === undefined) throw new Error('The insert of a connection returned no row.')
+  return stored
 }
 
 /** The daily check may tell the channel's name. If it has not for so long, the name may have changed. */
@@ -96,18 +103,25 @@ export async function connectionStatus(
       connectedAt: connections.connectedAt,
       brokenReason: connections.brokenReason,
       brokenSince: connections.brokenSince,
+      lateSince: connections.lateSince,
     })
     .from(connections)
     .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
   if (row === undefined) return { connected: false }
-  const { account, channel, connectedAt, channelNamedAt, brokenReason, brokenSince } = row
+  const { account, channel, connectedAt, channelNamedAt, brokenReason, brokenSince, lateSince } =
+    row
   const namedAt = channelNamedAt ?? connectedAt
   const mayBeOld = namedAt.getTime() < Date.now() - channelNameFreshMs
   const names = {
     ...(account && { account }),
     ...(channel && { channel, ...(mayBeOld && { channelAsOf: namedAt.toISOString() }) }),
   }
-  if (brokenReason === null || brokenSince === null) return { connected: true, ...names }
+  if (brokenReason === null || brokenSince === null) {
+    const { name } = registry[provider]
+    // The search finds them every hour (relay/search/).
+    const late = `${name} may not tell Dealbell of changes at once. They then arrive within an hour.`
+    return { connected: true, ...names, ...(lateSince !== null && { late }) }
+  }
   const reason = refusalInWords(providers, provider, brokenReason)
   return { connected: false, ...names, reason, since: brokenSince.toISOString() }
 }

@@ -1,4 +1,5 @@
 import { and, eq, type SQL } from 'drizzle-orm'
+import { waitAtMost } from '../background.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
 import type { Crm } from '../providers/provider.ts'
@@ -6,6 +7,9 @@ import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { type AccessDependencies, endsSoon } from './access-token.ts'
 import { type Connection, openSecrets } from './connections.ts'
+
+/** The dashboard waits for it. */
+const longestWaitMs = 5_000
 
 export type RemovedConnection = Pick<
   Connection,
@@ -34,16 +38,30 @@ export function createEndGrant(
   const exists = async (which: SQL | undefined) => (await database.$count(connections, which)) > 0
 
   async function revoke(removed: RemovedConnection): Promise<void> {
+    const { provider } = removed
     try {
       // Revoke only if no other user shares the token.
       if (await exists(ofGrant(removed))) return
-      await providers[removed.provider].revoke(openSecrets(vault, removed))
+      let secrets = openSecrets(vault, removed)
+      // Where we have made a webhook for the user, only a token that counts can delete it.
+      if (isCrmId(provider) && providers[provider].subscribe && endsSoon(removed)) {
+        secrets = await providers[provider].refresh(secrets).then(
+          (tokens) => tokens.secrets,
+          () => secrets,
+        )
+        // The user may have connected again in the meantime.
+        if (await exists(ofGrant(removed))) return
+      }
+      await providers[provider].revoke(secrets)
     } catch (error) {
       logFailure('revoke failed', removed, error)
     }
   }
 
-  async function uninstall(crm: Crm, removed: RemovedConnection): Promise<void> {
+  async function uninstall(
+    crm: Crm & Required<Pick<Crm, 'uninstall'>>,
+    removed: RemovedConnection,
+  ): Promise<void> {
     try {
       const secrets = openSecrets(vault, removed)
       const { accessToken } = endsSoon(removed) ? (await crm.refresh(secrets)).secrets : secrets
@@ -67,9 +85,13 @@ export function createEndGrant(
 
   return async function endGrant(removed) {
     const { provider } = removed
+    const crm = isCrmId(provider) ? providers[provider] : undefined
     // If the database does not say whether it is the last one, the app stays installed.
     const isLast = async () => !(await exists(ofAccount(removed)).catch(() => true))
-    if (isCrmId(provider) && (await isLast())) void uninstall(providers[provider], removed)
-    else await revoke(removed)
+    if (hasUninstall(crm) && (await isLast())) void uninstall(crm, removed)
+    else await waitAtMost(longestWaitMs, revoke(removed))
   }
 }
+
+const hasUninstall = (crm: Crm | undefined): crm is Crm & Required<Pick<Crm, 'uninstall'>> =>
+  crm?.uninstall !== undefined

@@ -13,6 +13,8 @@ export interface ProviderSettings {
   authorizeUrl: string
   /** The base address of the API, which this server calls; without a trailing slash. */
   apiUrl: string
+  /** Where a CRM sends its events to. */
+  webhookUrl?: string
   /** The app at a chat asks for the right to find members by e-mail, so that messages can mention a deal's owner. */
   mentionOwners?: boolean
   /**

@@ -10,14 +10,17 @@ export interface DealEvent {
   accountId: string
   dealId: string
   property: DealProperty
-  /** The new value; an id for a stage or an owner. Webhooks do not contain the old value. */
+  /** The new value; an id for a stage or an owner. */
   value: string
+  /** The old value. Null: the deal was created with the new one. Undefined: the deal's history must tell it. */
+  former?: string | null | undefined
   occurredAt: Date
 }
 
 /** What to read of a deal besides its name, amount, owner and close date. */
 export interface DealFields {
-  history: DealProperty
+  /** The property of which the past values are needed. Undefined: none, which may cost less. */
+  history: DealProperty | undefined
   links: boolean
 }
 
@@ -68,4 +71,9 @@ export interface ChangedDeals {
   until: Date
   /** False if there are further changes after `until`. */
   complete: boolean
+  /**
+   * The deals themselves by their ids, if the answer has them. The history of each has only the last change of its stage,
+   * after an empty value if the deal was not created with it. So only deals whose last change is news must be read. Missing if the answer has only ids.
+   */
+  deals?: ReadonlyMap<string, CrmDeal> | undefined
 }

@@ -1,6 +1,6 @@
 import { ask, fieldsOf } from '../cli/ask.ts'
 import type { ProviderSettings } from './calls.ts'
-import { type DealProperty, type OAuthId, registry, settingOf } from './registry.ts'
+import { type CrmId, type DealProperty, type OAuthId, registry, settingOf } from './registry.ts'
 
 /**
  * One line of the report: what is right, or what is wrong and what to do. It contains no secret. What others answered
@@ -38,7 +38,7 @@ export interface ProviderDoctor {
 }
 
 /** A code for the report. Anything else, such as a page of a proxy, is left out. */
-export function codeOf(value: unknown): string | undefined {
+function codeOf(value: unknown): string | undefined {
   return typeof value === 'string' && /^\w{1,60}$/.test(value) ? value : undefined
 }
 
@@ -52,13 +52,23 @@ interface ClientCall {
   refused: Readonly<Record<string, readonly ('CLIENT_ID' | 'CLIENT_SECRET')[] | string>>
   /** Where the right settings are. */
   place: string
+  /** Reads the codes of an answer. By default, those of the fields `status` and `error`. */
+  codesIn?: (answer: Readonly<Record<string, unknown>>) => readonly unknown[]
 }
 
 /** Checks client id and secret with a call that the provider refuses. */
 export async function checkClient(
   id: OAuthId,
   { apiUrl, clientId, clientSecret }: ProviderSettings,
-  { path, form, accepted, refused, place }: ClientCall,
+  {
+    path,
+    form,
+    accepted,
+    refused,
+    place,
+    // The status of HubSpot's answer is more precise than its error.
+    codesIn = ({ status, error }) => [status, error],
+  }: ClientCall,
 ): Promise<Finding> {
   const { name } = registry[id]
   const reply = await ask(apiUrl + path, {
@@ -71,9 +81,9 @@ export async function checkClient(
       `${name} does not answer at ${apiUrl}: ${reply.why}. Let this machine make https calls to it, or set HTTPS_PROXY (docs/operating/company-network.md).`,
     )
   }
-  // The status of HubSpot's answer is more precise than its error.
-  const { status, error } = fieldsOf(reply.text)
-  const known = [status, error].map(codeOf).filter((code) => code !== undefined)
+  const known = codesIn(fieldsOf(reply.text))
+    .map(codeOf)
+    .filter((code) => code !== undefined)
   const code = known.find((code) => accepted.includes(code) || Object.hasOwn(refused, code))
   if (code === undefined) {
     const answer = [reply.status, ...known].join(' ')
@@ -86,4 +96,60 @@ export async function checkClient(
   if (typeof complaint === 'string') return wrong(complaint)
   const settings = complaint.map((setting) => settingOf(id, setting)).join(' or ')
   return wrong(`${name} refuses ${settings} (${code}). Copy the right one from ${place}.`)
+}
+
+/**
+ * Sends a webhook without events to this server, from outside.
+ * @param proof what shows that the CRM sent it, and what a proxy may do to it.
+ */
+export async function checkWebhook(
+  crm: CrmId,
+  url: string,
+  { headers, body }: { headers: Record<string, string>; body: string | Uint8Array<ArrayBuffer> },
+  { proof, otherwise }: { proof: string; otherwise: string },
+): Promise<Finding> {
+  const { name } = registry[crm]
+  if (!url.startsWith('https:')) {
+    return wrong(
+      `${name} sends webhooks only to https, but the address for them is ${url}. Set API_URL to the https address of this server (docs/hosting.md).`,
+    )
+  }
+  const reply = await ask(url, {
+    method: 'POST',
+    headers: { 'Content-Type': 'application/json', ...headers },
+    body,
+  })
+  if (reply.kind === 'none') {
+    return wrong(
+      `Webhooks do not arrive: ${url} does not answer: ${reply.why}. Start the server, and let the proxy in front pass this address to it.`,
+    )
+  }
+  const { status, text } = reply
+  if (status === 204) {
+    return right(`Webhooks arrive at ${url}, and their ${proof} is valid.`)
+  }
+  const code = codeOf(Object(fieldsOf(text).error).code)
+  if (status >= 300 && status < 400) {
+    return wrong(
+      `Webhooks do not arrive: ${url} redirects (${status}), and ${name} does not follow. Set API_URL to the address at which this server answers itself.`,
+    )
+  }
+  if (status === 401 && code === 'invalid_signature') {
+    return wrong(
+      `Dealbell answers at ${url}, but refuses the ${proof}. Restart the server if ${settingOf(crm, 'CLIENT_SECRET')}, APP_URL or API_URL has changed. Otherwise the proxy ${otherwise}.`,
+    )
+  }
+  if (code === 'not_found') {
+    return wrong(
+      `Dealbell answers at ${url}, but with 404: the proxy changes the path. Let it pass /webhooks on unchanged.`,
+    )
+  }
+  if (status >= 500) {
+    return wrong(
+      `Webhooks do not arrive: ${url} answers ${status}${code === undefined ? '' : ` (${code})`}. If the proxy answers so, start the server behind it. If Dealbell does, read its log.`,
+    )
+  }
+  return wrong(
+    `Webhooks do not arrive: at ${url}, another program answers ${status}. Let the proxy pass /webhooks to this server, without a password.`,
+  )
 }

@@ -1,6 +1,6 @@
 import type { ChatMessage, MessageKey } from './chat-message.ts'
 import type { ChangedDeals, CrmDeal, CrmOwner, DealEvent, DealFields, Stage } from './deal.ts'
-import type { ChatId, CrmId, DealProperty, ProviderId } from './registry.ts'
+import type { ChatId, CrmId, ProviderId } from './registry.ts'
 
 /** The secrets with which we act for the user. The database contains them only encrypted. */
 export interface Secrets {
@@ -10,6 +10,8 @@ export interface Secrets {
   incomingWebhookUrl?: string
   /** Whether the account lets the app read owners' names; if known. Not secret, but it changes with the tokens. */
   mayReadOwners?: boolean
+  /** The base address of the account's API, where each account has its own. Not secret, but the tokens belong to it. */
+  apiUrl?: string
 }
 
 export interface Grant {
@@ -96,12 +98,23 @@ export interface CrmAccess {
   accountId: string
   accessToken: string
   urgency: Urgency
+  /** The base address of the account's API, where each account has its own. */
+  apiUrl?: string | undefined
+  /** Who may share what is read: all with the same value. By default, those of the same account. */
+  sharedBy?: string
   /** False: the account does not let the app read the names of owners. Undefined: not known. */
   mayReadOwners?: boolean | undefined
 }
 
 /** What a CRM must implement. Every call ends within ten seconds, after its wait for the limit. */
 export interface Crm extends Provider {
+  /**
+   * Whose eyes a token has. `account`: every token of an account sees all its deals, so one read serves all users.
+   * `user`: a token sees what its user may see, so what was read with it is never shown to another user.
+   */
+  readonly readsAs: 'account' | 'user'
+  /** How long the names of stages may be used, in ms, where a read of them costs much. */
+  readonly stagesFreshMs?: number
   /**
    * Why a request with these headers cannot be a webhook; undefined if it may be one. The server then
    * refuses it before it reads its body.
@@ -114,21 +127,39 @@ export interface Crm extends Provider {
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
   /** Exchanges the refresh token for new tokens. @throws ProviderError */
   refresh(secrets: Secrets): Promise<RefreshedTokens>
-  names(accessToken: string): Promise<Names>
-  /** Removes the app from the account, which ends all webhooks and tokens. @throws ProviderError */
-  uninstall(accessToken: string): Promise<void>
+  names(access: CrmAccess): Promise<Names>
+  /**
+   * Removes the app from the account, which ends all webhooks and tokens. Missing if each user installs it alone:
+   * `revoke` then does this. @throws ProviderError
+   */
+  uninstall?(accessToken: string): Promise<void>
+  /**
+   * Makes sure that the CRM sends the user's events to this server, once each: looks first, and makes the webhook if it
+   * is missing or no longer works. Missing if the app's settings say where events go. @returns whether it has made one.
+   * @throws ProviderError
+   */
+  subscribe?(access: CrmAccess): Promise<boolean>
+  /**
+   * Reads a call by which the CRM says that a user has uninstalled the app there. Undefined if the CRM did not make it.
+   * Missing if the CRM does not say so.
+   */
+  uninstalledBy?(
+    request: Pick<WebhookRequest, 'header' | 'body'>,
+  ): { accountId: string; accountUserId: string } | undefined
   /** Reads a deal. Undefined if there is none. @throws ProviderError */
   deal(access: CrmAccess, dealId: string, fields: DealFields): Promise<CrmDeal | undefined>
   /** The most deals of one call of `deals`. */
   readonly dealsAtOnce: number
+  /** The most deals of one call of `deals` with a history, if fewer. */
+  readonly historiesAtOnce?: number
   /**
-   * Reads deals without their links. The answer lacks deals that do not exist, and may lack deals that were merged.
-   * @throws ProviderError
+   * Reads deals. Their links may be undefined. The answer lacks deals that do not exist, and may lack deals that were
+   * merged. @param history as in `DealFields`. @throws ProviderError
    */
   deals(
     access: CrmAccess,
     dealIds: readonly string[],
-    history: DealProperty,
+    history: DealFields['history'],
   ): Promise<Map<string, CrmDeal>>
   /** The most deals of one call of `linked`. */
   readonly linksAtOnce: number
@@ -144,7 +175,7 @@ export interface Crm extends Provider {
    */
   owner(access: CrmAccess, ownerId: string): Promise<CrmOwner | undefined>
   /** Returns the usual address of a deal's page in the CRM, for deals that were not read. */
-  dealUrl(accountId: string, dealId: string): string
+  dealUrl(account: { accountId: string; accountName: string | null }, dealId: string): string
 }
 
 export type PostOutcome =

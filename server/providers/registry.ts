@@ -28,6 +28,14 @@ export const registry = {
     apiUrl: 'https://api.hubapi.com',
     standIn: { authorizePath: '/oauth/authorize', apiPath: '', pagePath: '/deals' },
   },
+  pipedrive: {
+    name: 'Pipedrive',
+    role: 'crm',
+    authorizeUrl: 'https://oauth.pipedrive.com/oauth/authorize',
+    // Only for tokens. The address of a company's API comes with its tokens.
+    apiUrl: 'https://oauth.pipedrive.com',
+    standIn: { authorizePath: '/oauth/authorize', apiPath: '', pagePath: '/deals' },
+  },
   slack: {
     name: 'Slack',
     role: 'chat',

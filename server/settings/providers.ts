@@ -10,6 +10,7 @@ import {
   eachOf,
   isAddressId,
   isChatId,
+  isCrmId,
   mainSettingOf,
   named,
   type OAuthId,
@@ -187,6 +188,7 @@ function oauthSettings(
     apiUrl: set.API_URL ?? (isStandIn ? standInApi : apiUrl),
     inUse,
     standIn: isStandIn,
+    ...(isCrmId(id) && { webhookUrl: `${publicUrl}/webhooks/${id}` }),
     ...(isChatId(id) && { mentionOwners }),
   }
 }

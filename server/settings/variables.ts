@@ -132,7 +132,7 @@ export const variables = v.object({
   STOP_DELAY: wholeNumber('0', 0, 300, 'number of seconds'),
 })
 
-/** The settings of one provider, without the prefix: HUBSPOT_CLIENT_ID is CLIENT_ID here. */
+/** The settings of one provider, without its name before them. */
 export const clientVariables = v.object({ CLIENT_ID: optionalText, CLIENT_SECRET: optionalText })
 export const providerVariables = v.object({
   CLIENT_ID: optionalText,

@@ -176,7 +176,10 @@ const ownDeadReasons = [
 ]
 
 /** A delivery may also wait for one of these. `paused`: the operator lets its account wait. */
-const waitingReasons = ['paused', 'rate_limited', ...crmIds.map((crm) => `${crm}_rate_limited`)]
+const waitingReasons = [
+  ...['paused', 'rate_limited'],
+  ...crmIds.flatMap((crm) => [`${crm}_rate_limited`, `${crm}_budget`]),
+]
 
 type BrokenReasons = Readonly<
   Record<ProviderId, { brokenReasons: Readonly<Record<string, string>> }>

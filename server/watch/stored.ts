@@ -1,6 +1,6 @@
 import { sql } from 'drizzle-orm'
 import { type Executor, rowsOf } from '../database/open.ts'
-import type { ProviderId } from '../providers/registry.ts'
+import type { CrmId, ProviderId } from '../providers/registry.ts'
 
 /** What the database says of the relay, in all processes together. */
 export interface StoredFigures {
@@ -19,6 +19,8 @@ export interface StoredTotals {
   connections: Array<{ provider: ProviderId; broken: boolean; count: number }>
   /** How long ago the last search for missed changes ended, for the account of which this is longest; 0 without accounts. */
   oldestSearchS: number
+  /** The smallest share that an account has left of its day, for each CRM that counts tokens. */
+  budgetsLeft: Array<{ crm: CrmId; share: number }>
 }
 
 const mostCounted = 10_000
@@ -70,7 +72,16 @@ export async function readTotals(database: Executor): Promise<StoredTotals> {
           ) as counted
         ) as connections, (
           select greatest(extract(epoch from now() - min(searched_at)), 0)::float8 from crm_accounts
-        ) as "oldestSearchS"`,
+        ) as "oldestSearchS", (
+          select coalesce(json_agg(smallest), '[]') from (
+            -- A new day has begun for those that were last counted before.
+            select crm, min(
+              case when day = (now() at time zone 'utc')::date
+              then greatest(least(most - spent, remaining), 0) / most::float8 else 1 end
+            ) as share
+            from crm_budgets group by 1
+          ) as smallest
+        ) as "budgetsLeft"`,
   )
   if (row === undefined) throw new Error('The database gave no totals.')
   return row

@@ -115,6 +115,11 @@ export function createWatch({
     'oldest_search_seconds',
     'Age of the last complete search for missed changes, of the account of which it is oldest.',
   )
+  const budgetLeft = gauge(
+    'crm_budget_left_ratio',
+    'What is left of the tokens of this day, 0 to 1, of the account that has the smallest share left; none if the CRM counts no tokens.',
+    ['crm'],
+  )
 
   const turnAgeMs = () => performance.now() - turnedAt()
 
@@ -163,6 +168,7 @@ export function createWatch({
       }
       if (slow !== undefined) {
         oldestSearch.set(slow.oldestSearchS)
+        for (const { crm, share } of slow.budgetsLeft) budgetLeft.set({ crm }, share)
         for (const provider of providerIds) {
           for (const state of ['working', 'broken']) connections.set({ provider, state }, 0)
         }

@@ -59,7 +59,8 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
           }),
         )
       } catch (error) {
-        if (isWithoutSession(error)) {
+        // A sentence of the server says more.
+        if (isWithoutSession(error) && error.code === undefined) {
           error.message =
             'The browser kept no cookie for this page. Allow cookies, and connect again'
         }

@@ -29,7 +29,7 @@ export function Connection({
   const disconnect = useDisconnect(provider)
   const queryClient = useQueryClient()
   const isConnected = status.data?.connected === true
-  const { account, channel, channelAsOf, reason, since } = status.data ?? {}
+  const { account, channel, channelAsOf, late, reason, since } = status.data ?? {}
   const asOf = channel && isTime(channelAsOf) ? ` (as of ${dateInWords(channelAsOf)})` : ''
   const names = [account, channel].filter(Boolean).join(' · ') + asOf
   const isBusy = isConnected && disconnect.isPending
@@ -66,6 +66,7 @@ export function Connection({
               </span>
             )}
           </p>
+          {isConnected && late && <p className="text-muted text-sm wrap-anywhere">{late}</p>}
         </div>
       </div>
       {/* One button for both actions, so that it keeps the focus when its text changes. */}

@@ -1,13 +1,9 @@
-import type { ProviderSettings } from '../../server/providers/calls.ts'
-import type { Site } from '../page.ts'
+import { firstDeals } from '../first-deals.ts'
+import type { StandInOptions } from '../page.ts'
 import { forgetOldest, type StandInTokens } from '../tokens.ts'
 
 /** What the pages and the APIs of the stand-in HubSpot share. */
-export interface HubspotAccount {
-  site: Site
-  settings: ProviderSettings
-  appUrl: string
-  apiUrl: string
+export interface HubspotAccount extends StandInOptions {
   /** The path of the page with the deals. */
   list: string
   tokens: StandInTokens
@@ -74,7 +70,6 @@ function stage(id: string, label: string, probability: string, isClosed: string)
   return { id, label, metadata: { probability, isClosed } }
 }
 
-const dayMs = 86_400_000
 /** How long a search does not find a change. */
 const indexLagMs = 2_000
 /** Anyone can create deals, so the oldest make room for new ones. */
@@ -108,25 +103,14 @@ export class StandInDeals {
   readonly #merged = new Map<string, string>()
   #nextId = 9_001
 
-  /**
-   * Before a person moves anything, the preview of each rule counts something. A start repeats these moves for users
-   * who have long been connected. So they are older than the three days that the relay looks back for missed changes.
-   */
   constructor() {
-    const now = Date.now()
     const [stage = '', ...later] = standInPipelines[0]?.stages.map(({ id }) => id) ?? []
     // The owners: one who is there, one who is archived, one who is missing, and none.
-    for (const [name, amount, contact, company, ownerId, moves, lastMoveDaysAgo] of [
-      ['Acme renewal', '12500', true, true, '4001', 3, 3.4],
-      ['Globex pilot', '4800', true, false, '4002', 2, 3.8],
-      ['Initech expansion', '73000.5', false, true, '4003', 4, 3.6],
-      ['Umbrella onboarding', '', false, false, null, 2, 3.2],
-    ] as const) {
-      const createdAt = now - 8 * dayMs
-      const deal = this.add({ name, ownerId, contact, company, stage, amount, at: createdAt })
-      for (const [n, value] of later.slice(0, moves).entries()) {
-        const daysAgo = lastMoveDaysAgo + (moves - 1 - n) * 0.7
-        deal.history.push({ property: 'dealstage', value, at: now - daysAgo * dayMs })
+    const owners = ['4001', '4002', '4003', null]
+    for (const [n, { movedAt, createdAt, ...first }] of firstDeals(Date.now()).entries()) {
+      const deal = this.add({ ...first, ownerId: owners[n] ?? null, stage, at: createdAt })
+      for (const [n, at] of movedAt.entries()) {
+        deal.history.push({ property: 'dealstage', value: later[n] ?? '', at })
       }
     }
   }

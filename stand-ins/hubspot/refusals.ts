@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Context, MiddlewareHandler } from 'hono'
-import type { StandInTokens } from '../tokens.ts'
+import { countCalls, type StandInTokens } from '../tokens.ts'
 
 /** HubSpot's limits for one app with marketplace distribution in one account. */
 const callLimit = { calls: 110, intervalMs: 10_000, policy: 'TEN_SECONDLY_ROLLING' }
@@ -44,18 +44,6 @@ export function createGuard(tokens: StandInTokens): (scope: string) => Middlewar
     const message = "This app hasn't been granted all required scopes to make this call."
     const context = { requiredGranularScopes: [scope] }
     return hubspotError(c, 403, 'MISSING_SCOPES', message, { errors: [{ message, context }] })
-  }
-}
-
-/** Counts calls. The function returns how many more may be made; undefined if this one may not. */
-function countCalls({ calls, intervalMs }: { calls: number; intervalMs: number }) {
-  let made: number[] = []
-  return function take(): number | undefined {
-    const now = performance.now()
-    made = made.filter((at) => at > now - intervalMs)
-    if (made.length >= calls) return undefined
-    made.push(now)
-    return calls - made.length
   }
 }
 

@@ -1,21 +1,12 @@
 import { Hono } from 'hono'
-import type { ProviderSettings } from '../../server/providers/calls.ts'
-import type { Site } from '../page.ts'
+import type { StandInOptions } from '../page.ts'
 import { StandInCodes } from '../tokens.ts'
 import { type SlackAccount, StandInChannels } from './account.ts'
 import { createSlackApi } from './api.ts'
 import { createSlackPages } from './pages.ts'
 
 /** A Slack with one workspace. */
-export function createStandInSlack({
-  site,
-  settings,
-  appUrl,
-}: {
-  site: Site
-  settings: ProviderSettings
-  appUrl: string
-}): Hono {
+export function createStandInSlack({ site, settings, appUrl }: StandInOptions): Hono {
   const account: SlackAccount = {
     site,
     settings,

@@ -1,4 +1,4 @@
-// `npm run bench -- relay|crowd|load|soak` measures one part of the product. docs/performance.md explains the figures.
+// `npm run bench -- relay|crowd|load|soak|pipedrive` measures one part of the product. docs/performance.md explains the figures.
 import { argv, exit } from 'node:process'
 
 const parts: Readonly<Record<string, () => Promise<unknown>>> = {
@@ -6,6 +6,7 @@ const parts: Readonly<Record<string, () => Promise<unknown>>> = {
   crowd: () => import('./crowd.ts'),
   load: () => import('./load.ts'),
   soak: () => import('./soak.ts'),
+  pipedrive: () => import('./pipedrive.ts'),
 }
 
 // The part reads the options that follow its name.

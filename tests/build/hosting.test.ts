@@ -324,6 +324,23 @@ describe.skipIf(program === undefined)('nginx in front of the backend', () => {
     expect(bodies).toEqual(['all.', 'half'])
   })
 
+  test('passes on that a user has uninstalled the app, and serves the page at the same address', async () => {
+    const told: string[] = []
+    answer = async (request, response) => {
+      let body = ''
+      for await (const chunk of request) body += chunk
+      told.push(`${request.method} ${request.url} ${request.headers['x-forwarded-for']} ${body}`)
+      response.writeHead(204).end()
+    }
+    const path = '/pipedrive/callback'
+    const page = open([`GET ${path}?code=1 HTTP/1.1`, host])
+    await expect.poll(() => page.received, soon).toContain('<title>')
+    const head = [`DELETE ${path} HTTP/1.1`, host, 'Content-Length: 2']
+    const client = open(head, '{}')
+    await expect.poll(() => client.received, soon).toMatch(/^HTTP\/1\.1 204 /)
+    expect(told).toEqual([`DELETE ${path} 127.0.0.1 {}`])
+  })
+
   test('takes the whole answer, although its client reads nothing', async () => {
     const taken = vi.fn()
     answer = (_request, response) => response.on('finish', taken).end(Buffer.alloc(20_000_000))

@@ -1,6 +1,7 @@
 import { act, cleanup, screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
 import { describe, expect, test, vi } from 'vitest'
+import { personHeader } from '../../contract/endpoints.ts'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
@@ -184,16 +185,18 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
   )
 
   test.each([
-    ['exchange_refused', `${name} refused it: switch it off.`],
+    ['exchange_refused', 502, `${name} refused it: switch it off.`],
+    // Nobody is signed in after an installation from the CRM's marketplace. That says nothing about cookies.
+    ['exchange_refused', 400, `${name} refused it: switch it off.`],
     // Whatever else a backend answers may contain the code.
-    ['another_code', 'The server answered with an error (502)'],
-  ])('that the provider refuses says why: %s', async (code, reason) => {
-    openApp({}, `/${id}/callback?code=abc`)
+    ['another_code', 502, 'The server answered with an error (502)'],
+  ])('that is refused says why: %s, %i', async (code, status, reason) => {
+    openApp({ person: 'nobody' }, `/${id}/callback?code=abc`)
     server.use(
       http.get(`*/api/${id}/callback`, () =>
         HttpResponse.json(
           { error: { code, message: `${name} refused it: switch it off.` } },
-          { status: 502 },
+          { status, headers: { [personHeader]: 'nobody' } },
         ),
       ),
     )

@@ -3,7 +3,7 @@ import { HttpResponse, http } from 'msw'
 import { expect, test } from 'vitest'
 import { pass, settle, stopClock } from '../clock.ts'
 import { server } from '../msw/server.ts'
-import { openApp } from '../render.tsx'
+import { lookAgain, openApp } from '../render.tsx'
 
 const row = async (name: string) => {
   const button = await screen.findByRole('button', { name: new RegExp(`onnect ${name}$`) })
@@ -21,6 +21,21 @@ test.each([
   openApp()
   answerStatus('slack', { connected: true, account: 'Acme', channel: '#deals', channelAsOf })
   expect((await row('Slack')).getByText(`Acme · ${words}`)).toBeVisible()
+})
+
+test('a connection of which messages may be late says so to everybody, but only while it is connected', async () => {
+  const late = 'HubSpot may not tell Dealbell of changes at once.'
+  const account = 'acme.example'
+  openApp()
+  answerStatus('hubspot', { connected: true, account, late })
+  const sentence = await screen.findByText(late)
+  expect(sentence.closest('[role="status"]')).toHaveTextContent(
+    `HubSpotConnected · acme.example${late}`,
+  )
+  answerStatus('hubspot', { connected: false, account, late })
+  lookAgain()
+  expect(await screen.findByRole('button', { name: 'Connect HubSpot' })).toBeVisible()
+  expect(sentence).not.toBeInTheDocument()
 })
 
 // A story of tests/e2e has what a connection says that broke today.

@@ -1,6 +1,8 @@
 import { screen } from '@testing-library/react'
 import { expect, test, vi } from 'vitest'
+import { pass, settle, stopClock } from '../clock.ts'
 import { hold, openApp } from '../render.tsx'
+import { takeLog } from '../setup.ts'
 import { button, saved, stageBox } from './dashboard.ts'
 
 // Must run before the imports, which read the settings.
@@ -48,6 +50,19 @@ test('every call goes to the other origin, with credentials and the paths of the
     `POST ${api}/api/notifications/rules`,
   ])
   for (const { credentials } of sent) expect(credentials).toBe('include')
+})
+
+test('who installs the app in the CRM’s marketplace, so without a state, is led to Connect', async () => {
+  stopClock()
+  const { history } = openApp({ providers }, '/pipedrive/callback?code=abc')
+  await settle()
+  expect(screen.getByRole('alert')).toHaveTextContent(
+    'Pipedrive connection failed: The server answered with an error (400)',
+  )
+  await pass(3000)
+  expect(history.location.href).toBe('/connect/pipedrive')
+  expect(screen.getByRole('button', { name: 'Connect Pipedrive' })).toBeVisible()
+  takeLog()
 })
 
 test('the dashboard names and connects the services of the settings', async () => {

@@ -21,8 +21,9 @@ function read<Schema extends v.GenericSchema>(schema: Schema, answer: unknown) {
 
 const pages = { hubspot: '/sandbox/hubspot/deals', slack: '/sandbox/slack' }
 const wrongPages = ['//evil.example/x', 'javascript:alert(1)', 1, '/\\evil.example', '/slack/\t/x']
-const extras = { account: 'Acme', channel: '#sales', reason: 'It was revoked.', since: '2026' }
-const oddExtras = { account: null, channel: 1, reason: {}, since: ['2026'] }
+const reason = 'It was revoked.'
+const extras = { account: 'Acme', channel: '#sales', late: 'It is.', reason, since: '2026' }
+const oddExtras = { account: null, channel: 1, late: true, reason: {}, since: ['2026'] }
 const texts = ['deal-closed', 'a-rule-of-tomorrow', '', 'invoice-paid']
 test.each<[v.GenericSchema, answer: object, read: object]>([
   [healthAnswer, { status: '', version: 1 }, { status: '' }],

@@ -1,8 +1,9 @@
-import { cpSync } from 'node:fs'
+import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test as base, expect, type Page } from '@playwright/test'
+import { defaultNames, providerIdOf } from '../../contract/provider-names.ts'
 import { launch, type Program } from '../server/program.ts'
 
 /** A real server process with its own data folder. */
@@ -10,16 +11,20 @@ export class Dealbell {
   /** The address that it printed. */
   url = ''
   readonly #env: Record<string, string>
+  readonly #root: string | undefined
   #program: Program | undefined
 
-  constructor(dataDir: string, env: Record<string, string> = {}) {
+  /** @param root the folder of a copy of the program, if it is not this one. */
+  constructor(dataDir: string, env: Record<string, string> = {}, root?: string) {
     this.#env = { ...env, DATA_DIR: dataDir }
+    this.#root = root
   }
 
   async start(): Promise<void> {
     // A restart keeps the port, because the browser's page still calls it.
     const PORT = this.url === '' ? '0' : new URL(this.url).port
-    this.#program = launch(['server/main.ts'], { PORT, ...this.#env })
+    const place = this.#root === undefined ? {} : { cwd: this.#root }
+    this.#program = launch(['server/main.ts'], { PORT, ...this.#env }, place)
     this.url = await this.#program.listens()
   }
 
@@ -140,20 +145,72 @@ export async function setUp(page: Page): Promise<void> {
   await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
 }
 
-/** Runs a server with an empty database while `use` runs. @param env adds settings. */
+/** Runs a server with an empty database while `use` runs. @param env adds settings. @param root as of `Dealbell`. */
 export async function withServer(
   use: (server: Dealbell) => Promise<void>,
   env: Record<string, string> = {},
+  root?: string,
 ): Promise<void> {
   const empty = process.env.EMPTY_DATA_DIR
   if (empty === undefined) throw new Error('tests/e2e/build.ts has not run')
   const dataDir = await mkdtemp(join(tmpdir(), 'dealbell-'))
   // As in tests/database.ts.
   cpSync(empty, dataDir, { recursive: true })
-  const server = new Dealbell(dataDir, env)
+  const server = new Dealbell(dataDir, env, root)
   await server.start()
   await use(server)
   // The folder goes, so the database need not be closed, which takes seconds.
   await server.kill()
   await rm(dataDir, { recursive: true, force: true })
+}
+
+/**
+ * Runs a server with an empty database whose dashboard shows these services, as if it had been built for them. A build of
+ * its own takes seconds, so it is a copy of the program in which the built page has other names.
+ */
+export async function withServices(
+  use: (server: Dealbell) => Promise<void>,
+  { crm, chat }: { crm: string; chat: string },
+): Promise<void> {
+  const root = await mkdtemp(join(tmpdir(), 'dealbell-program-'))
+  const here = join(import.meta.dirname, '../..')
+  for (const part of ['server', 'stand-ins', 'contract', 'dist', 'package.json']) {
+    cpSync(join(here, part), join(root, part), {
+      recursive: true,
+      // The compressed copies have the former names.
+      filter: (file) => !/\.(br|gz)$/.test(file),
+    })
+  }
+  symlinkSync(join(here, 'node_modules'), join(root, 'node_modules'))
+  const inScripts = (name: string) => `{id:\`${providerIdOf(name)}\`,name:\`${name}\`}`
+  for (const [setting, name] of [
+    ['VITE_CRM_NAME', crm],
+    ['VITE_CHAT_NAME', chat],
+  ] as const) {
+    const built = defaultNames[setting]
+    replaceIn(join(root, 'dist'), {
+      [inScripts(built)]: inScripts(name),
+      [`/api/${providerIdOf(built)}/`]: `/api/${providerIdOf(name)}/`,
+      [`Name":"${built}"`]: `Name":"${name}"`,
+    })
+  }
+  await withServer(use, { VITE_CRM_NAME: crm, VITE_CHAT_NAME: chat }, root)
+  await rm(root, { recursive: true, force: true })
+}
+
+/** Replaces texts in all files of a folder. Each must be in one of them. */
+function replaceIn(folder: string, texts: Record<string, string>): void {
+  const missing = new Set(Object.keys(texts))
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    if (!entry.isFile()) continue
+    const path = join(entry.parentPath, entry.name)
+    let content = readFileSync(path, 'utf8')
+    for (const [from, to] of Object.entries(texts)) {
+      if (!content.includes(from)) continue
+      missing.delete(from)
+      content = content.replaceAll(from, to)
+      writeFileSync(path, content)
+    }
+  }
+  expect([...missing], 'texts that are not in the build').toEqual([])
 }

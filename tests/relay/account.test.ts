@@ -5,6 +5,7 @@ import { operatorToken } from '../../server/activity/operator-answers.ts'
 import {
   channels,
   crmAccounts,
+  crmBudgets,
   dealEvents,
   deliveries,
   sessions,
@@ -150,12 +151,14 @@ describe.each(databaseKinds)('on %s, one account', (kind) => {
     const { database } = backend
     const stays = await connect()
     await store(stays, 2, () => ({}))
-    const tables = [users, dealEvents, deliveries, sessions, crmAccounts] as const
+    const tables = [users, dealEvents, deliveries, sessions, crmAccounts, crmBudgets] as const
     await take('pause')
     const before = await storedIn(database, ...tables)
     nextAccount()
     const userId = await connect()
     await backend.call(userId, '/api/notifications/rules')
+    const day = { day: '2026-05-05', spent: 1 }
+    await database.insert(crmBudgets).values({ crm: 'hubspot', accountId: `${portal}`, ...day })
     await store(userId, 600, (n) => ({ state: n % 2 ? 'pending' : 'sent' }))
     expect(await take('delete')).toMatchObject({ done: true })
     expect(await storedIn(database, ...tables)).toBe(before)

@@ -155,7 +155,7 @@ export async function startBackend(
         .select()
         .from(deliveries)
         .where(eq(deliveries.userId, userId))
-        .orderBy(deliveries.occurredAt)
+        .orderBy(deliveries.occurredAt, deliveries.id)
       return rows.map(({ state, reason }) => [state, reason])
     },
     /** What is stored of each change, for the user's list of messages, in order of occurrence. */
@@ -165,7 +165,7 @@ export async function startBackend(
         .select({ ruleId, dealName, fromLabel, toLabel })
         .from(deliveries)
         .where(eq(deliveries.userId, userId))
-        .orderBy(deliveries.occurredAt)
+        .orderBy(deliveries.occurredAt, deliveries.id)
     },
     /** Resolves when nothing is pending any more, so that no further message can come. */
     async settled(withinMs = 20_000): Promise<void> {

@@ -20,6 +20,7 @@ const failure = (reason?: string) => new ProviderError('hubspot', 'read', 'unrea
 const connectionOf = (id: string) => ({ id, accountId: '1' }) as unknown as CrmConnection
 
 const crm = {
+  readsAs: 'account' as const,
   dealsAtOnce: 50,
   linksAtOnce: 100,
   deal: vi.fn(async (_: unknown, id: string, { links }: { links: boolean }) =>

@@ -150,6 +150,12 @@ describe('HubSpot is called for', () => {
     })
   })
 
+  test('many deals without a history: HubSpot requires the empty list', async () => {
+    server.answers = { '/0-3/batch/read': { body: { ...completed, results: [] } } }
+    await hubspot.deals(access, ['1'], undefined)
+    expect(onlyCall().body).toMatchObject({ propertiesWithHistory: [] })
+  })
+
   test('links: companies only of the deals without a contact', async () => {
     const none = { status: 'error', category: 'OBJECT_NOT_FOUND' }
     const linked = (id: string, toObjectId: string | number) => {

@@ -11,6 +11,8 @@ export interface Answer {
   body?: object | string
   /** The headers come late, and the body never ends. */
   stalls?: boolean
+  /** Unlike what the provider documents, on purpose. */
+  unlike?: boolean
 }
 
 /** A page of a proxy. */
@@ -26,24 +28,35 @@ const lateHeadersMs = 100
 /** A provider that gives the answers of a test. */
 export async function openProvider(otherwise: Answer) {
   const provider = {
-    /** The answers, by the end of the path. Of several, each is given once, and the last one again. */
-    answers: {} as Record<string, Answer | Answer[]>,
-    calls: [] as Array<{ call: string; headers: IncomingHttpHeaders; body: string }>,
+    /** The answers, by the end of the path, or of the method and the path. Of several, each is given once, and the last one again. */
+    answers: {} as Record<string, Answer | Answer[] | ((call: string, body: string) => Answer)>,
+    calls: [] as Array<{
+      call: string
+      headers: IncomingHttpHeaders
+      body: string
+      answer: Answer
+    }>,
   }
   const server = await listen(async (request, response) => {
     const url = request.url ?? ''
     const call = `${request.method} ${decodeURIComponent(url)}`
-    provider.calls.push({ call, headers: request.headers, body: await text(request) })
+    const body = await text(request)
     const [path = ''] = url.split('?')
-    const found = Object.entries(provider.answers).find(([end]) => path.endsWith(end))
-    const given = [found?.[1] ?? otherwise].flat()
+    const found = Object.entries(provider.answers).find(([end]) =>
+      `${request.method} ${path}`.endsWith(end),
+    )
+    const wanted = found?.[1] ?? otherwise
+    const given = typeof wanted === 'function' ? [wanted(call, body)] : [wanted].flat()
     if (given.length > 1) provider.answers[found?.[0] ?? ''] = given.slice(1)
-    const { status = 200, headers, body, stalls } = given[0] ?? otherwise
+    const answer = given[0] ?? otherwise
+    provider.calls.push({ call, headers: request.headers, body, answer })
+    const { status = 200, headers, stalls } = answer
     if (stalls) await delay(lateHeadersMs)
-    const type = typeof body === 'object' && { 'Content-Type': 'application/json' }
+    const isJson = typeof answer.body === 'object'
+    const type = isJson && { 'Content-Type': 'application/json' }
     response.writeHead(status, { ...type, ...headers })
     if (stalls) response.write('{')
-    else response.end(typeof body === 'object' ? JSON.stringify(body) : body)
+    else response.end(isJson ? JSON.stringify(answer.body) : answer.body)
   })
   return Object.assign(provider, server)
 }

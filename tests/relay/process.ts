@@ -15,12 +15,14 @@ export interface ServerOptions {
   /** The folder of another version of the code. */
   version?: string
   nodeOptions?: string
+  /** Further settings. */
+  env?: Readonly<Record<string, string>>
 }
 
 export const metricsToken = serverKey.toString('hex')
 
 export function serverEnv(
-  { outside, database, failpoint, encryptionKey, nodeOptions }: ServerOptions,
+  { outside, database, failpoint, encryptionKey, nodeOptions, env }: ServerOptions,
   port: number,
 ) {
   return {
@@ -40,6 +42,7 @@ export function serverEnv(
     ...(failpoint !== undefined && { DEALBELL_FAILPOINT: failpoint }),
     ...(nodeOptions !== undefined && { NODE_OPTIONS: nodeOptions }),
     DEBUG: '1',
+    ...env,
   }
 }
 

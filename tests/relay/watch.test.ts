@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { watchRoutes } from '../../server/api/watch.ts'
-import { channels, connections } from '../../server/database/schema.ts'
+import { channels, connections, crmBudgets } from '../../server/database/schema.ts'
 import { deliveriesEnded, watchProcess } from '../../server/watch/metrics.ts'
 import { createWatch } from '../../server/watch/watch.ts'
 import { databaseKinds } from '../database.ts'
@@ -143,6 +143,30 @@ describe('of what is stored, the metrics', () => {
     vi.advanceTimersByTime(2)
     expect((await scrape()).get(working)).toBe(before + 1)
     await backend.database.delete(connections)
+  })
+
+  test('tell the smallest share of a budget that an account has left of this day', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const share = async () => {
+      // Whatever was counted before is old, also what the test before this one has counted.
+      vi.advanceTimersByTime(1e10)
+      return (await scrape()).get('dealbell_crm_budget_left_ratio{crm="pipedrive"}')
+    }
+    expect(await share()).toBeUndefined()
+    const today = sql`(now() at time zone 'utc')::date`
+    const account = (accountId: string, spent: number, more = {}) => ({
+      ...{ crm: 'pipedrive' as const, accountId, day: today, spent, most: 30_000, ...more },
+    })
+    const add = async (row: ReturnType<typeof account>) => {
+      await backend.database.insert(crmBudgets).values(row)
+      return await share()
+    }
+    expect(await add(account('former day', 30_000, { day: sql`${today} - 1` }))).toBe(1)
+    expect(await add(account('own count', 15_000))).toBe(0.5)
+    expect(await add(account('others spend', 3_000, { remaining: 6_000 }))).toBe(0.2)
+    expect(await add(account('more than all', 30_001))).toBe(0)
+    await backend.database.delete(crmBudgets)
   })
 })
 

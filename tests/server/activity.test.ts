@@ -345,3 +345,14 @@ test.each([
     expect(reasonInWords(providers, { state, reason, crm: 'hubspot', chat })).toBe(words)
   }
 })
+
+test.each([
+  ['ignored', 'no_such_deal', 'the deal is no longer in Pipedrive, or you may not see it'],
+  [
+    'pending',
+    'pipedrive_budget',
+    'what Pipedrive allows in a day is nearly used up, and the rest is kept for new changes',
+  ],
+] as const)('of Pipedrive, %s because of %s: %s', (state, reason, words) => {
+  expect(reasonInWords(providers, { state, reason, crm: 'pipedrive', chat: 'slack' })).toBe(words)
+})

@@ -2,11 +2,13 @@ import { randomUUID } from 'node:crypto'
 import { eq, ne, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { startCleanup } from '../../server/clean/clean.ts'
+import { deleteOld } from '../../server/clean/deliveries.ts'
 import { deleteUnused } from '../../server/clean/people.ts'
 import { batchRows } from '../../server/database/batches.ts'
 import { type OpenDatabase, openPostgres, rowsOf } from '../../server/database/open.ts'
 import {
   connections,
+  crmBudgets,
   dealEvents,
   deliveries,
   rules,
@@ -149,6 +151,23 @@ describe.each(databaseKinds)('on %s', (kind) => {
     // Requests are answered between the batches, so they see how sessions and events become fewer.
     expect(counts.size).toBeGreaterThan(2_000 / batchRows / 2)
     expect(events.size).toBeGreaterThan(3)
+  })
+
+  test('deletes what a day has cost only if the day is over and nobody has connected the account', async () => {
+    const { database } = open
+    const [user] = await database.insert(users).values({}).returning()
+    await database.insert(connections).values({
+      ...{ userId: user?.id ?? '', provider: 'pipedrive', accountId: 'connected', secrets: '' },
+      ...{ grantId: '', connectedAt: new Date() },
+    })
+    const today = sql`(now() at time zone 'utc')::date`
+    const row = (accountId: string, day = sql`${today} - 1`) => ({
+      ...{ crm: 'pipedrive' as const, accountId, day, spent: 1 },
+    })
+    await database.insert(crmBudgets).values([row('connected'), row('left'), row('today', today)])
+    await deleteOld(database)
+    const left = await database.select().from(crmBudgets)
+    expect(left.map(({ accountId }) => accountId).toSorted()).toEqual(['connected', 'today'])
   })
 
   // Deleting a row looks for rows that refer to it. A partial index does not serve that search.

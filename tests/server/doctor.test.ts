@@ -80,8 +80,11 @@ const providers = createServer(
 )
 const bound = await listen(providers)
 const addresses = parseEnv({ APP_URL, ALLOW_STAND_INS: 'true' }).addressesAt(bound)
-sandbox = createSandbox(addresses)
+const ofPipedrive = parseEnv({ APP_URL, ALLOW_STAND_INS: 'true', VITE_CRM_NAME: 'Pipedrive' })
+const pipedriveAddresses = ofPipedrive.addressesAt(bound)
+sandbox = createSandbox(addresses).route('/', createSandbox(pipedriveAddresses))
 const { hubspot, slack } = addresses.providers
+const { pipedrive } = pipedriveAddresses.providers
 const env = {
   PORT,
   APP_URL,
@@ -95,7 +98,13 @@ const env = {
   SLACK_CLIENT_SECRET: slack.clientSecret,
   SLACK_API_URL: slack.apiUrl,
 }
-const server = startServer(env)
+/** For a second CRM. Only the server always has it. */
+const pipedriveEnv = {
+  PIPEDRIVE_CLIENT_ID: pipedrive.clientId,
+  PIPEDRIVE_CLIENT_SECRET: `${pipedrive.clientSecret},older-secret`,
+  PIPEDRIVE_API_URL: pipedrive.apiUrl,
+}
+const server = startServer({ ...env, ...pipedriveEnv })
 await server.listens()
 afterAll(async () => {
   await server.kill()
@@ -214,6 +223,63 @@ describe('npm run doctor', () => {
       expect(code).toBe(1)
     },
   )
+
+  describe('about Pipedrive', () => {
+    const path = `${API_URL}/webhooks/pipedrive`
+    test('says what is right, and what the app there needs', async () => {
+      const { code, lines } = await doctor({ ...env, ...pipedriveEnv })
+      // Nothing else is asked for: these are the scopes of the calls (tests/relay/pipedrive-api.test.ts).
+      const scopes = 'base, deals:read, recents:read, users:read, webhooks:full'
+      expect(lines.filter((line) => /Pipedrive|webhooks\/pipedrive/.test(line))).toEqual([
+        `✓ Webhooks arrive at ${path}, and their password is valid.`,
+        '✓ Pipedrive accepts client id and secret.',
+        `✓ The app at Pipedrive (Developer Hub) needs the callback URL ${APP_URL}/pipedrive/callback`,
+        `✓ The app at Pipedrive needs these scopes, and no others: ${scopes}.`,
+      ])
+      expect(code).toBe(0)
+    })
+
+    const refused = `✗ Pipedrive refuses PIPEDRIVE_CLIENT_ID or PIPEDRIVE_CLIENT_SECRET (invalid_client). Copy the right one from the app's OAuth`
+    test.each<[string, Fault, says: string[]]>([
+      [
+        'a wrong secret',
+        { env: { PIPEDRIVE_CLIENT_SECRET: 'hunter2' } },
+        [refused, `✗ Dealbell answers at ${path}, but refuses the password. Restart`],
+      ],
+      [
+        'a wrong client id, and a redirect',
+        {
+          env: { PIPEDRIVE_CLIENT_ID: 'other' },
+          webhook: () => Response.redirect('https://www.bell.example/webhooks/pipedrive', 308),
+        },
+        [
+          refused,
+          `✗ Webhooks do not arrive: ${path} redirects (308), and Pipedrive does not follow.`,
+        ],
+      ],
+      [
+        'an older secret, and a proxy’s page in place of Pipedrive',
+        {
+          env: { PIPEDRIVE_CLIENT_SECRET: 'older-secret', HUBSPOT_CLIENT_ID: 'other' },
+          answers: { '/oauth/token': () => new Response('<html>', { status: 403 }) },
+        },
+        [
+          `✓ Webhooks arrive at ${path}, and their password is valid.`,
+          '! Pipedrive answers 403, which says nothing about client id and secret.',
+        ],
+      ],
+      [
+        'plain http',
+        { env: { API_URL: 'http://bell.example.com' } },
+        ['✗ Pipedrive sends webhooks only to https, but the address for them is http://bell'],
+      ],
+    ])('says what is wrong and what to do: %s', async (_, given, says) => {
+      fault = given
+      const { code, lines } = await doctor({ ...env, ...pipedriveEnv, ...fault.env })
+      for (const text of says) expect(lines).toContainEqual(expect.stringContaining(text))
+      expect(code).toBe(1)
+    })
+  })
 
   test.each([
     ['CORP%5Cann:pass%401', certificate, '! HubSpot answers 200, which says nothing about client'],

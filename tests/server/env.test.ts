@@ -48,6 +48,7 @@ describe('settings', () => {
       olderSecrets: ['old', 'older'],
       authorizeUrl: 'https://app.hubspot.com/oauth/authorize',
       apiUrl: 'https://api.hubapi.com',
+      webhookUrl: 'http://localhost:3000/webhooks/hubspot',
       inUse: true,
       standIn: false,
     })
@@ -234,8 +235,8 @@ describe("the dashboard's services", () => {
 
   test.each([
     [
-      { VITE_CRM_NAME: 'Pipedrive' },
-      "VITE_CRM_NAME is 'Pipedrive', but this server knows only this CRM: HubSpot. Set it to that, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.",
+      { VITE_CRM_NAME: 'Salesforce' },
+      "VITE_CRM_NAME is 'Salesforce', but this server knows only these CRMs: HubSpot and Pipedrive. Set it to one of them, add the provider (docs/extending.md), or set VITE_API_URL to a backend that knows it.",
     ],
     [{ VITE_CHAT_NAME: 'hubspot' }, "VITE_CHAT_NAME is 'hubspot', but this server knows only"],
   ])('are refused if nothing answers for them: %j', (env, problem) => {

@@ -1,11 +1,14 @@
+import { noScope, noSuchGrant, pipedrivePath } from '../relay/pipedrive-outside.ts'
 import { mistakeAt, webhookAt } from './chats.ts'
 import type { How } from './faults.ts'
 import type { Dice } from './time.ts'
 
-// The calls of the processes to HubSpot and the chat: what each is about, and how a provider that fails answers.
+// The calls of the processes to the CRM and the chat: what each is about, and how a provider that fails answers.
 
-/** The account and the user in a token of HubSpot. */
+/** The account and the user in a token of the CRM. */
 export const ofToken = /-(\d+)-(\d+)-\d+$/
+const expired = { success: false, error: 'unauthorized access' }
+const expiredAtHubspot = { status: 'error', category: 'EXPIRED_AUTHENTICATION' }
 const html = { 'Content-Type': 'text/html' }
 
 export type ProviderCall = ReturnType<typeof callOf>
@@ -13,25 +16,30 @@ export type ProviderCall = ReturnType<typeof callOf>
 /** What a request is about. */
 export function callOf({ url, headers }: Request, body: string) {
   const { pathname: path } = new URL(url)
-  const provider = path.startsWith('/hubspot') ? ('hubspot' as const) : ('chat' as const)
+  const isPipedrive = path.startsWith(pipedrivePath)
+  const provider = isPipedrive || path.startsWith('/hubspot') ? ('crm' as const) : ('chat' as const)
   const webhook = webhookAt(new URL(url))
-  const bearer = (headers.get('Authorization') ?? '').replace('Bearer ', '')
+  const [, bearer] = /^Bearer (.*)/.exec(headers.get('Authorization') ?? '') ?? []
   const form =
     path.includes('oauth') || path.startsWith('/slack') ? new URLSearchParams(body) : undefined
   const token = bearer || form?.get('refresh_token') || form?.get('token') || ''
   const channel = form?.get('channel')
     ? `${token.split('-')[2]}/${form.get('channel')}`
     : webhook?.channel
-  const isCrm = path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
+  const isCrm = isPipedrive
+    ? // Whose token it is may be asked before the account is known.
+      path.startsWith(`${pipedrivePath}/api/`) && !path.endsWith('/users/me')
+    : path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
   const account = isCrm ? ofToken.exec(token)?.[1] : undefined
-  return { provider, path, webhook, token, channel, account, isSearch: path.endsWith('/search') }
+  const isSearch = path.endsWith('/search')
+  return { provider, path, webhook, token, channel, account, isSearch, isPipedrive }
 }
 
 /** How a provider that fails answers. Undefined: as usual. */
 export function failedAnswer(
   dice: Dice,
   { how, pauseS }: { how: How; pauseS: number },
-  { path, webhook }: Pick<ProviderCall, 'path' | 'webhook'>,
+  { path, webhook, isPipedrive }: Pick<ProviderCall, 'path' | 'webhook' | 'isPipedrive'>,
 ): Response | 'never' | undefined {
   const pause = { 'Retry-After': String(pauseS) }
   switch (how) {
@@ -40,6 +48,7 @@ export function failedAnswer(
     case 'asks for a pause':
       return new Response('{"ok":false,"error":"ratelimited"}', { status: 429, headers: pause })
     case 'moves the account':
+      if (isPipedrive) return new Response('busy', { status: 503 })
       return path.includes('/oauth/')
         ? undefined
         : new Response('{}', { status: 477, headers: pause })
@@ -50,10 +59,14 @@ export function failedAnswer(
     case 'refuses the token':
       return path.includes('/oauth/')
         ? undefined
-        : Response.json({ status: 'error', category: 'EXPIRED_AUTHENTICATION' }, { status: 401 })
+        : Response.json(isPipedrive ? expired : expiredAtHubspot, { status: 401 })
     case 'refuses once':
       if (webhook) return mistakeAt(webhook.id)
       if (path.startsWith('/slack')) return Response.json({ ok: false, error: 'invalid_auth' })
+      if (isPipedrive) {
+        const { status, body } = path.includes('/oauth/') ? noSuchGrant : noScope
+        return Response.json(body, { status })
+      }
       return path.includes('/oauth/')
         ? Response.json({ status: 'BAD_REFRESH_TOKEN' }, { status: 400 })
         : Response.json({ status: 'error', category: 'MISSING_SCOPES' }, { status: 403 })

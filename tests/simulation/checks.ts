@@ -4,7 +4,7 @@ import { second } from './faults.ts'
 import type { Plan, PlannedMove } from './plan.ts'
 import type { Processes } from './processes.ts'
 import type { Owner, Time } from './time.ts'
-import type { User } from './users.ts'
+import { sees, type User } from './users.ts'
 import { longestWayMs, type Post, type World } from './world.ts'
 
 // What must hold. Each check looks at what the providers saw, and compares it with what users may and must
@@ -41,8 +41,10 @@ interface Row {
 /** A place in a log: the post's, and the deal's in it. */
 const isIn = (deal: number) => (post: Post) => post.deals.includes(deal)
 
-function applies({ ruleIds }: User, { to, linked }: Move): boolean {
-  return ruleIds.some(
+function applies(user: User, move: Move): boolean {
+  const { to, linked } = move
+  if (!sees(user, move)) return false
+  return user.ruleIds.some(
     (id) => id === 'deal-stage-changed' || (id === 'deal-closed' ? to === 'w1' : linked === false),
   )
 }
@@ -52,6 +54,8 @@ function mustBeTold(plan: Plan, user: User, move: Move): boolean {
   const { safeSince } = user
   if (user.account !== move.account || safeSince === undefined || !applies(user, move)) return false
   if (move.happenedAt === undefined || move.happenedAt <= safeSince) return false
+  // What waits for the next day may not be told in the run.
+  if (plan.shortFrom !== undefined) return false
   // The user has connected during the run. HubSpot's clock tells the time in whole seconds only.
   if (user.hasActed && move.happenedAt < safeSince + 5 * second && safeSince > 0) {
     if (safeSince !== user.routes[0]?.from) return false
@@ -91,7 +95,7 @@ export function check(played: Played): string[] {
     ...limitsKept(played).slice(0, 3),
     ...onlyWanted(played),
     ...brokenForOwnReason(played),
-    ...nothingLeft(database),
+    ...nothingLeft(played),
   ]
 }
 
@@ -151,8 +155,12 @@ function eachOnce(played: Played, rows: readonly Row[]): string[] {
 }
 
 /** The first and the last time at which a change may have happened, as far as the relay knows. */
-function timesOf({ happenedAt = 0, inHistoryAt = happenedAt }: Move, { searchMs }: Plan) {
-  const times = searchMs === undefined ? [happenedAt] : [happenedAt, inHistoryAt]
+function timesOf(move: Move, { searchMs, crm, aheadMs }: Plan) {
+  const { happenedAt = 0, inHistoryAt = happenedAt } = move
+  // Pipedrive tells whole seconds.
+  const told = (at: number) =>
+    crm === 'pipedrive' ? Math.floor((at + aheadMs) / second) * second - aheadMs : at
+  const times = (searchMs === undefined ? [happenedAt] : [happenedAt, inHistoryAt]).map(told)
   return { first: Math.min(...times), last: Math.max(...times) }
 }
 
@@ -270,9 +278,10 @@ function pausesKept({ time, world }: Played): string[] {
 /** HubSpot takes so many searches of an account in a second. */
 const searchesASecond = 5
 
-/** (3): all processes together keep HubSpot's limits. */
+/** (3): all processes together keep the CRM's limits. */
 function limitsKept({ time, plan, world }: Played): string[] {
   const broken: string[] = []
+  const callsWithinMs = plan.crm === 'pipedrive' ? 1_900 : 9_900
   const kinds = Map.groupBy(world.calls, ({ account, isSearch }) => `${account} ${isSearch}`)
   for (const calls of kinds.values()) {
     const learntAt = new Map<Owner | undefined, number>()
@@ -284,7 +293,7 @@ function limitsKept({ time, plan, world }: Played): string[] {
       ({ owner, at, isSearch }) => isSearch || at > (learntAt.get(owner) ?? 0),
     )
     bound.forEach(({ account, at, isSearch }, index) => {
-      const [most, withinMs] = isSearch ? [searchesASecond, 990] : [plan.callLimit, 9_900]
+      const [most, withinMs] = isSearch ? [searchesASecond, 990] : [plan.callLimit, callsWithinMs]
       const first = bound[index - most]
       if (first === undefined || at - first.at >= withinMs || isAcross(time, first.at, at)) return
       const what = isSearch ? 'searches' : 'reads'
@@ -338,7 +347,7 @@ function brokenForOwnReason({ plan, database, users }: Played): string[] {
 }
 
 /** (6): everything has ended, and nothing stays claimed or leased. */
-function nothingLeft(database: SimulatedDatabase): string[] {
+function nothingLeft({ database, plan }: Played): string[] {
   const pending = database.ask<Row>(
     `select deal_id::int as deal, channel, reason, attempts from deliveries
      join deal_events on deal_events.id = event_id where state = 'pending'`,
@@ -348,7 +357,8 @@ function nothingLeft(database: SimulatedDatabase): string[] {
   )
   return [
     ...pending
-      .slice(0, 3)
+      // What a short day has no tokens for waits for the next one.
+      .slice(0, plan.shortFrom === undefined ? 3 : 0)
       .map(
         ({ deal, channel, reason }) => `(6) deal ${deal} stays pending in ${channel}: ${reason}`,
       ),

@@ -30,7 +30,7 @@ const rowMs = 0.03
 
 /** It does not answer those whose token has this part. */
 const hubspotHangs: Fault = {
-  kind: 'hubspot',
+  kind: 'crm',
   at: 0,
   forMs: 60 * minute,
   how: 'hangs',
@@ -240,6 +240,10 @@ async function setUp(database: SimulatedDatabase, time: Time, faults: readonly F
   const plan: Plan = {
     seed: 0,
     theme: 'none',
+    crm: 'hubspot',
+    webhookFaults: [],
+    shortFrom: undefined,
+    tellsDay: false,
     processes: 1,
     users: Array.from({ length: healthyUsers }, (_, n) => ({
       account: n + 1,

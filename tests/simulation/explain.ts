@@ -5,7 +5,10 @@ import { promises, type Run, simulate } from './simulate.ts'
 export async function explain(database: SimulatedDatabase, failed: Run): Promise<string> {
   let run = failed
   for (let count = 0; count <= failed.faults.length; count++) {
-    const shorter = await simulate(database, failed.seed, failed.faults.slice(0, count))
+    const shorter = await simulate(database, failed.seed, {
+      crm: failed.crm,
+      faults: failed.faults.slice(0, count),
+    })
     if (shorter.broken.length === 0) continue
     run = shorter
     break
@@ -19,8 +22,10 @@ export async function explain(database: SimulatedDatabase, failed: Run): Promise
   const textOf = (line = '') => line.slice(line.indexOf(' '))
   const news = history.filter((line, at) => textOf(line) !== textOf(history[at - 1]))
   return [
-    `Seed ${failed.seed} fails: npm run simulate -- --seed ${failed.seed}`,
-    ...promises.filter((each) => run.broken.some((one) => one.startsWith(each.slice(0, 3)))),
+    `Seed ${failed.seed} fails: npm run simulate -- --seed ${failed.seed} --crm ${failed.crm}`,
+    ...promises.filter((each) =>
+      run.broken.some((one) => one.startsWith(each.slice(0, each.indexOf(')') + 1))),
+    ),
     ...run.broken.slice(0, 5).map((each) => `  ${each}`),
     `  faults: ${JSON.stringify(run.faults)}`,
     ...news.slice(-100).map((line) => `    ${line.slice(0, 200)}`),

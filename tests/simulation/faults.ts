@@ -30,13 +30,13 @@ const chatHows = [
   'answers nonsense',
   'answers nonsense',
 ] as const
-const hubspotHows = [
+const crmHows = [
   ...chatHows,
   'moves the account',
   'refuses the token',
   'answers as a proxy',
 ] as const
-export type How = (typeof hubspotHows)[number] | 'refuses once'
+export type How = (typeof crmHows)[number] | 'refuses once'
 
 export type Fault =
   /** A process dies or stands still, at a time or around the nth statement of a kind. */
@@ -47,7 +47,7 @@ export type Fault =
   | { kind: 'database away'; at: number; forMs: number }
   | { kind: 'lost answers'; at: number; forMs: number; share: number }
   | {
-      kind: 'chat' | 'hubspot'
+      kind: 'chat' | 'crm'
       at: number
       forMs: number
       how: How
@@ -136,7 +136,7 @@ export const outage: Fault = {
 /** In some runs, a provider refuses one call by mistake. It breaks nothing. */
 export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>): Fault[] {
   if (dice.chance(0.6)) return []
-  const kind = dice.oneOf<'chat' | 'hubspot'>(['chat', 'hubspot'])
+  const kind = dice.oneOf<'chat' | 'crm'>(['chat', 'crm'])
   const at = dice.between(0, eventsMs + 5 * second)
   return [{ kind, at, forMs: minute, how: 'refuses once', share: 1, pauseS: 0 }]
 }
@@ -176,7 +176,7 @@ function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Betwee
     return { kind: 'chat', at, forMs: endMs + minute, how, share: 1, pauseS, only }
   }
   const only = dice.chance(0.3) && { only: `-${dice.whole(1, users.length)}-` }
-  return { kind: 'hubspot', at, forMs, how: dice.oneOf(hubspotHows), share, pauseS, ...only }
+  return { kind: 'crm', at, forMs, how: dice.oneOf(crmHows), share, pauseS, ...only }
 }
 
 const startOf = ({ at }: Fault) => (typeof at === 'number' ? at : 0)

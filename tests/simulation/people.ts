@@ -42,11 +42,16 @@ export function createPeople({
       ({ channel, storedAt = time.now, until }, index) =>
         // Whoever is about to choose a channel of another workspace leaves this one.
         ((channel.startsWith(`${of}/`) && index === user.routes.length - 1) ||
-          String(user.account) === of) &&
+          crmGrantOf(user) === of) &&
         until === undefined &&
         time.now - storedAt > 20 * second,
     )
   const { closed } = knownChat(plan.chat)
+  /** What ends together at the CRM: all of an account, or what one user has installed. */
+  const crmGrantOf = ({ account, name }: User) =>
+    plan.crm === 'pipedrive' ? name : String(account)
+  const crmGone = plan.crm === 'pipedrive' ? 'invalid_grant' : 'BAD_REFRESH_TOKEN'
+  const noScope = plan.crm === 'pipedrive' ? 'scope_and_url_mismatch' : 'MISSING_SCOPES'
   let isByProvider = false
   /** When the tokens of an account or workspace ended last. */
   const endedAt = new Map<string, number>()
@@ -54,11 +59,11 @@ export function createPeople({
     endedAt.set(of, time.now)
     for (const user of users) {
       const isTeam = user.routes.some(({ channel }) => channel.startsWith(`${of}/`))
-      if (!isTeam && String(user.account) !== of) continue
+      if (!isTeam && crmGrantOf(user) !== of) continue
       if (!isByProvider && user.safeSince !== undefined && isSettled(user, of)) {
         broke(`the tokens of ${of} are ended while user ${user.name} uses them`)
       }
-      unsafe(user, isTeam ? 'token_revoked' : 'BAD_REFRESH_TOKEN')
+      unsafe(user, isTeam ? 'token_revoked' : crmGone)
     }
   })
 
@@ -147,6 +152,7 @@ export function createPeople({
   async function leave(user: User, process: number, provider: ProviderId): Promise<void> {
     unsafe(user)
     user.has[provider === plan.chat ? 'chat' : 'crm'] = false
+    user.leaves.push(time.now)
     const init = { method: 'DELETE', tries: 20 }
     if ((await call(user, process, `/api/${provider}/disconnect`, init))?.status !== 204) return
     note('user', `${user.name} has left ${provider}`)
@@ -176,7 +182,7 @@ export function createPeople({
     const account = user.account === 1 ? 2 : 1
     const number = 50 + users.indexOf(user)
     const begunAt = time.now
-    if (!(await authorize(user, process, 'hubspot', `${account}:${number}`))) return
+    if (!(await authorize(user, process, plan.crm, `${account}:${number}`))) return
     const [row] = database.ask<{ id: string }>(
       'select id from users where crm_account_id = $1 and crm_user_id = $2',
       [String(account), String(number)],
@@ -191,12 +197,13 @@ export function createPeople({
       ticked: [],
       safeSince: undefined,
       has: { chat: false, crm: true, rules: false },
+      leaves: [],
       reasons: new Set(),
     }
     users.push(other)
     note('user', `${user.name} has become ${other.name}`)
     // Somebody else's disconnect ended the token while it was on its way (decision 105).
-    if ((endedAt.get(String(account)) ?? 0) >= begunAt) unsafe(other, 'BAD_REFRESH_TOKEN')
+    if ((endedAt.get(crmGrantOf(other)) ?? 0) >= begunAt) unsafe(other, crmGone)
     await choose(other, process, channel)
     await tick(other, process, true)
   }
@@ -213,13 +220,13 @@ export function createPeople({
       case 'leave chat':
         return await leave(user, process, plan.chat)
       case 'leave crm':
-        return await leave(user, process, 'hubspot')
+        return await leave(user, process, plan.crm)
       case 'connect crm': {
         const was = user.has.crm
         const route: Route = { channel: current, from: time.now }
         if (!was) user.routes.push(route)
         const code = user.name.replace('-', ':')
-        if (!(await authorize(user, process, 'hubspot', code)) || was) return
+        if (!(await authorize(user, process, plan.crm, code)) || was) return
         route.storedAt = time.now
         user.has.crm = true
         return restored(user)
@@ -231,7 +238,7 @@ export function createPeople({
       case 'tick':
         return await tick(user, process, true)
       case 'withdraw scope':
-        unsafe(user, 'MISSING_SCOPES')
+        unsafe(user, noScope)
         world.withdrawn.add(user.name)
         return
       case 'archive':
@@ -246,9 +253,7 @@ export function createPeople({
           return await act({ ...each, what: 'archive' }, user)
         }
         isByProvider = true
-        world.endTokens(
-          each.what === 'revoke' ? (current.split('/')[0] ?? '') : String(user.account),
-        )
+        world.endTokens(each.what === 'revoke' ? (current.split('/')[0] ?? '') : crmGrantOf(user))
         isByProvider = false
     }
   }

@@ -1,4 +1,4 @@
-import type { ChatId } from '../../server/providers/registry.ts'
+import { type ChatId, type CrmId, crmIds } from '../../server/providers/registry.ts'
 import { type AccountPace, channelIn, drawChat, knownChat } from './chats.ts'
 import {
   type Between,
@@ -31,13 +31,22 @@ export interface PlannedMove {
   at: number
   to: 'next' | 'w1'
   linked: boolean
+  /** The numbers of the users who may not see the deal, where a CRM hides deals. */
+  hiddenFrom: ReadonlySet<string>
 }
 
-/** HubSpot tells of moves, by their index. */
-export interface Webhook {
+/** The CRM tells of moves, by their index. */
+interface Webhook {
   moves: readonly number[]
   at: number
   process: number
+}
+
+/** Something happens to a user's webhook at Pipedrive. A check of the connection follows. */
+export interface WebhookFault {
+  at: number
+  user: number
+  how: 'deleted' | 'deactivated' | 'doubled' | 'of a former server'
 }
 
 /** Somebody does something, or the providers' side changes for good. */
@@ -52,7 +61,8 @@ export type Act = { at: number; process: number; user: number } & (
 export interface Plan {
   seed: number
   theme: Theme
-  /** All users have the same one. */
+  /** All users have the same ones. */
+  crm: CrmId
   chat: ChatId
   /** A smaller pace of an account, which few channels reach. Undefined: the chat has its own. */
   pace: AccountPace | undefined
@@ -60,6 +70,7 @@ export interface Plan {
   users: readonly PlannedUser[]
   moves: readonly PlannedMove[]
   webhooks: readonly Webhook[]
+  webhookFaults: readonly WebhookFault[]
   acts: readonly Act[]
   faults: readonly Fault[]
   /** By when everything planned has begun. */
@@ -68,12 +79,16 @@ export interface Plan {
   searchMs: number | undefined
   /** All processes are away before `searchMs`, so they search. Otherwise the server has searched by itself by then. */
   searchesAtStart: boolean
-  /** How far HubSpot's clock is ahead. */
+  /** How far the CRM's clock is ahead. */
   aheadMs: number
   /** A search finds a change only after this time. */
   indexLagMs: number
-  /** HubSpot's limit of calls in ten seconds. */
+  /** The CRM's limit of calls in ten seconds, or in two. */
   callLimit: number
+  /** Since when other programs have left little of the account's tokens of the day. */
+  shortFrom: number | undefined
+  /** The CRM's answers say what is left of the day. */
+  tellsDay: boolean
   /** The chat takes a message once that comes twice with one id. */
   knowsIds: boolean
 }
@@ -99,7 +114,10 @@ function drawPace(dice: Dice, { perSecond }: AccountPace): AccountPace | undefin
   ])
 }
 
-export function planOf(seed: number): Plan {
+/** Draws the CRM of all users of a run. */
+const crmOf = (seed: number): CrmId => new Dice(seed * 7_919 + 5).oneOf(crmIds)
+
+export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   const dice = new Dice(seed * 7_919)
   const chat = drawChat(new Dice(seed * 7_919 + chatSalt))
   const named = (channel: string) => channelIn(chat, channel)
@@ -137,8 +155,11 @@ export function planOf(seed: number): Plan {
     at: dice.between(100, eventsMs),
     to: dice.oneOf(['next', 'next', 'next', 'w1']),
     linked: dice.chance(0.7),
+    hiddenFrom: new Set<string>(),
   }))
-  if (isOf('bulk')) {
+  // Pipedrive tells of one change at a time, so there is no transaction with many.
+  const isBulk = isOf('bulk') && crm === 'hubspot'
+  if (isBulk) {
     for (let n = 0; n < bulk.users; n++) {
       const { account } = bulk
       const channel = named(bulk.channel)
@@ -147,7 +168,8 @@ export function planOf(seed: number): Plan {
     }
     for (let n = 0; n < bulk.deals; n++) {
       const of = { account: bulk.account, at: 1_000, to: 'next', linked: true } as const
-      moves.push({ ...of, deal: 1_000 + n })
+      const hiddenFrom = new Set<string>()
+      moves.push({ ...of, hiddenFrom, deal: 1_000 + n })
     }
   }
 
@@ -162,7 +184,7 @@ export function planOf(seed: number): Plan {
     dice.between(-60, 60) * minute,
   ])
   // HubSpot signs by its own clock, so what it sends with another time is refused.
-  const isRefused = Math.abs(aheadMs) > 4.9 * minute
+  const isRefused = crm === 'hubspot' && Math.abs(aheadMs) > 4.9 * minute
   const endMs = eventsMs + 10 * second
   const isSearched = isRefused || isLost.includes(true)
   // The others are long, so they are few. In them, the server searches in time by itself.
@@ -175,7 +197,7 @@ export function planOf(seed: number): Plan {
   const tell = (some: readonly number[], at: number) => {
     webhooks.push({ moves: some, at, process: dice.whole(0, processes - 1) })
   }
-  const mostInBatch = isOf('bulk') ? 100 : dice.oneOf([1, 1, 3, 100])
+  const mostInBatch = isBulk ? 100 : dice.oneOf([1, 1, 3, 100])
   let batch: number[] = []
   moves.forEach(({ at }, index) => {
     if (isLost[index]) {
@@ -215,6 +237,7 @@ export function planOf(seed: number): Plan {
   return {
     seed,
     theme,
+    crm,
     chat,
     pace,
     processes,
@@ -230,7 +253,36 @@ export function planOf(seed: number): Plan {
     indexLagMs: dice.oneOf([0, dice.between(0, 20_000)]),
     callLimit: dice.oneOf([100, 100, 12]),
     knowsIds,
+    ...(crm === 'pipedrive'
+      ? drawPipedrive(seed, { users, moves, endMs })
+      : { webhookFaults: [], shortFrom: undefined, tellsDay: false }),
   }
+}
+
+/** With numbers of its own, draws what only Pipedrive does, and hides deals from users. */
+function drawPipedrive(
+  seed: number,
+  { users, moves, endMs }: Pick<Plan, 'users' | 'endMs'> & { moves: PlannedMove[] },
+): Pick<Plan, 'webhookFaults' | 'shortFrom' | 'tellsDay'> {
+  const dice = new Dice(seed * 7_919 + 7)
+  const numbers = users.map((_, at) => String(at + 1))
+  for (const move of moves) {
+    if (dice.chance(0.6)) continue
+    move.hiddenFrom = new Set(numbers.filter(() => dice.chance(0.5)))
+  }
+  const count = dice.oneOf([0, 0, 1, 2])
+  const webhookFaults = Array.from({ length: count }, () => ({
+    at: dice.between(0, endMs),
+    user: dice.whole(0, users.length - 1),
+    how: dice.oneOf<WebhookFault['how']>([
+      'deleted',
+      'deactivated',
+      'doubled',
+      'of a former server',
+    ]),
+  }))
+  const shortFrom = dice.chance(0.08) ? dice.between(0, endMs) : undefined
+  return { webhookFaults, shortFrom, tellsDay: shortFrom !== undefined || dice.chance(0.5) }
 }
 
 function drawActs({

@@ -4,6 +4,7 @@ import { addressIds, mainSettingOf } from '../../server/providers/registry.ts'
 import { relayTimes } from '../../server/relay/times.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { appUrl, clientSecret } from '../relay/hubspot-webhook.ts'
+import { pipedrivePath } from '../relay/pipedrive-outside.ts'
 import { base } from './chats.ts'
 import type { SimulatedDatabase, Step } from './database.ts'
 import { type Fault, type Moment, moments } from './faults.ts'
@@ -14,11 +15,15 @@ import type { Note, World } from './world.ts'
 // The processes of the server, and what happens to them and to their database: they die and start again,
 // they stand still, statements or their answers get lost.
 
+export const pipedriveSecret = 'pipedrive-client-secret'
 export const key = Buffer.alloc(32, 7)
 const addresses = parseEnv({
   HUBSPOT_CLIENT_ID: 'hubspot-client',
   HUBSPOT_CLIENT_SECRET: clientSecret,
   HUBSPOT_API_URL: `${base}/hubspot`,
+  PIPEDRIVE_CLIENT_ID: 'pipedrive-client',
+  PIPEDRIVE_CLIENT_SECRET: pipedriveSecret,
+  PIPEDRIVE_API_URL: `${base}${pipedrivePath}`,
   SLACK_CLIENT_ID: 'slack-client',
   SLACK_CLIENT_SECRET: 'slack-client-secret',
   SLACK_API_URL: `${base}/slack/api`,
@@ -77,7 +82,9 @@ export function createProcesses({
   /** The kinds of moments that have come. */
   const seen = new Set<Moment>()
 
+  let starts = 0
   function start(index: number): void {
+    starts++
     const owner: Owner = { name: `process ${index}`, alive: true, frozenUntil: 0 }
     time.as(owner, () => {
       const backend = createBackend({
@@ -234,6 +241,8 @@ export function createProcesses({
     times,
     disturbances,
     seen,
+    /** How many processes have been started. */
+    started: () => starts,
     start,
     kill,
     request,

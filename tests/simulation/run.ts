@@ -1,11 +1,12 @@
 import { parseArgs } from 'node:util'
+import { crmIds } from '../../server/providers/registry.ts'
 import { printTable } from './breaks.ts'
 import { playCrowd, type Scene, scenes } from './crowd.ts'
 import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
 import { simulate } from './simulate.ts'
 
-// npm run simulate -- --seeds 5000 --first 1 | --seed 17 | --crowd | --breaks
+// npm run simulate -- --seeds 5000 --first 1 [--crm pipedrive] | --seed 17 | --crowd | --breaks
 
 const { values } = parseArgs({
   options: {
@@ -17,18 +18,22 @@ const { values } = parseArgs({
     crowd: { type: 'boolean' },
     /** Undoes one fix after the other, and says which seed finds it (breaks.ts). */
     breaks: { type: 'boolean' },
+    /** The CRM of all users. By default, each seed draws it. */
+    crm: { type: 'string' },
     /** The beginning of the names of some breaks or scenes. */
     only: { type: 'string', default: '' },
   },
 })
 
+const crm = crmIds.find((id) => id === values.crm)
+if (values.crm !== undefined && crm === undefined) throw new Error(`'${values.crm}' is no CRM.`)
 const database = await SimulatedDatabase.open()
 if (values.breaks) {
   await printTable(database, { seeds: whole(values.seeds ?? '2000'), only: values.only })
 } else if (values.crowd) await playScenes()
 else if (values.seed === undefined) await playMany()
 else {
-  const run = await simulate(database, whole(values.seed))
+  const run = await simulate(database, whole(values.seed), { crm })
   console.log(run.log.join('\n'))
   console.log(run.broken.join('\n') || 'Nothing is broken.')
   if (run.broken.length > 0) process.exitCode = 1
@@ -52,7 +57,7 @@ async function playMany(): Promise<void> {
   let failures = 0
   let statements = 0
   for (let seed = first; seed < first + count; seed++) {
-    const run = await simulate(database, seed)
+    const run = await simulate(database, seed, { crm })
     statements += run.statements
     if ((seed - first) % 50 === 49) console.log(`${seed - first + 1} of ${count} seeds`)
     if (run.broken.length === 0) continue

@@ -1,32 +1,38 @@
+import type { CrmId } from '../../server/providers/registry.ts'
 import { signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
 import { check, isAllTold, type Move, type Played } from './checks.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Fault, minute, outage, second } from './faults.ts'
 import { createPeople } from './people.ts'
-import { awayMs, type Plan, planOf, searchedAfterMs, type Webhook } from './plan.ts'
-import { createProcesses, type Processes } from './processes.ts'
+import { checkPipedrive, playPipedrive, tellOwners } from './pipedrive.ts'
+import { awayMs, type Plan, planOf, searchedAfterMs } from './plan.ts'
+import { createProcesses } from './processes.ts'
 import { createStarvationCheck } from './starvation.ts'
 import { Time } from './time.ts'
 import { createUsers } from './users.ts'
 import { createWorld, type Note } from './world.ts'
 
-// Plays the whole server, in several processes on one database, against HubSpot and a chat. The seed decides
+// Plays the whole server, in several processes on one database, against a CRM and a chat. The seed decides
 // everything: who does what, what fails, and in which order statements, calls and timers continue.
 
 /** What must hold. A failure begins with the number of what it breaks. */
 export const promises = [
   '(1) Each acknowledged change reaches each user whose rules it meets once. Twice only where the README says so.',
   "(2) A user's messages in a channel keep the order of the changes.",
-  "(3) A channel and an account get messages at the pace of their chat. HubSpot's limits and the pauses of both providers are kept.",
+  "(3) A channel and an account get messages at the pace of their chat. The CRM's limits and the pauses of both providers are kept.",
   '(4) No message after a disconnect, in a channel that the user did not choose, or by a rule that is not ticked.',
   '(5) A connection is marked as broken only for its own reason.',
   '(6) When faults end, everything ends. No channel starves, nothing stays leased.',
   '(7) A change that no webhook has brought is told after the next search, which comes in time.',
   '(8) What the activity says equals what the chat got.',
+  '(9) Where a CRM hides deals from users, nobody is told of a deal that is hidden from them.',
+  '(10) Whoever is connected to a CRM that wants to be asked has exactly one webhook there, and nobody else has one.',
+  "(11) A change costs few of an account's tokens, and what is left of a short day is kept for fresh changes.",
 ]
 
 export interface Run {
   seed: number
+  crm: CrmId
   broken: readonly string[]
   faults: readonly Fault[]
   log: readonly string[]
@@ -45,14 +51,17 @@ const lookMs = 2 * second
 const acknowledgedMs = 5 * second
 const mostTries = 10
 
-/** Plays a seed. @param chosen replaces the faults of the seed, to find those that matter. */
+/**
+ * Plays a seed.
+ * @param chosen replaces the faults of the seed, to find those that matter, or the CRM that it draws.
+ */
 export async function simulate(
   database: SimulatedDatabase,
   seed: number,
-  chosen?: readonly Fault[],
+  chosen: { faults?: readonly Fault[]; crm?: CrmId | undefined } = {},
 ): Promise<Run> {
-  const plan = planOf(seed)
-  const faults = chosen ?? plan.faults
+  const plan = planOf(seed, chosen.crm)
+  const faults = chosen.faults ?? plan.faults
   const time = new Time(Date.UTC(2030, 0, 1), seed)
   const realFetch = globalThis.fetch
   const log: string[] = []
@@ -62,7 +71,7 @@ export async function simulate(
   time.install()
   try {
     const broken = await play({ database, time, plan, faults, note })
-    return { seed, broken, faults, log, statements: database.statements }
+    return { seed, crm: plan.crm, broken, faults, log, statements: database.statements }
   } finally {
     time.uninstall()
     globalThis.fetch = realFetch
@@ -97,6 +106,7 @@ async function play({
   const moves: Move[] = plan.moves.map((move) => ({ ...move }))
   const played: Played = { time, plan, database, world, processes, users, moves }
   const isTelling = tellMoves(played, note)
+  const pipedrive = playPipedrive(played, note)
 
   /** The faults that concern all have ended. */
   const calmFrom = () => {
@@ -141,11 +151,14 @@ async function play({
       if (time.now > end) break
       if (time.now < calm || people.isBusy() || isTelling()) continue
       const [left] = database.ask<{ count: number }>(
-        `select count(*)::int as count from deliveries where state = 'pending'
+        `select count(*)::int as count from deliveries where state = 'pending' and $1
          union all select count(*)::int from channels where leased_until is not null
          order by count desc`,
+        // What a short day has no tokens for waits for the next one.
+        [plan.shortFrom === undefined || time.now < calm + 5 * minute],
       )
-      if (isSearching && left?.count === 0 && isAllTold(played)) break
+      const isOver = isSearching && left?.count === 0 && isAllTold(played)
+      if (isOver && pipedrive.isSettled()) break
     }
     for (const moment of ['claim', 'next', 'record', 'lease', 'store'] as const) {
       if (world.posts.length < fewPosts || processes.seen.has(moment)) continue
@@ -153,14 +166,15 @@ async function play({
         `The simulation no longer knows the statement '${moment}' (plan.ts, moments).`,
       )
     }
-    return check(played)
+    return [...checkPipedrive(played), ...check(played)]
   } finally {
     processes.end()
   }
 }
 
-/** The deals move, and HubSpot tells of it. @returns whether it still does. */
-function tellMoves({ time, plan, world, processes, moves }: Played, note: Note): () => boolean {
+/** The deals move, and the CRM tells of it. @returns whether it still does. */
+function tellMoves(played: Played, note: Note): () => boolean {
+  const { time, plan, world, moves } = played
   const { dice } = time
   const { outside } = world
   const apartMs = dice.oneOf([0, 0, 3, dice.between(-2_000, 2_000)])
@@ -169,6 +183,14 @@ function tellMoves({ time, plan, world, processes, moves }: Played, note: Note):
       move.happenedAt = Math.floor(time.now)
       move.inHistoryAt = Math.floor(move.happenedAt + apartMs)
       const at = Math.floor(move.happenedAt + plan.aheadMs)
+      const { deal, linked, to } = move
+      world.pipedrive.deals.set(deal, {
+        company: String(move.account),
+        hiddenFrom: move.hiddenFrom,
+        linked,
+        moved: { to, at, inHistoryAt: at + Math.floor(apartMs) },
+        listedAtMs: time.now + plan.indexLagMs,
+      })
       outside.deals.set(String(move.deal), {
         account: String(move.account),
         linked: move.linked,
@@ -179,14 +201,16 @@ function tellMoves({ time, plan, world, processes, moves }: Played, note: Note):
           { value: 'start', timestamp: '2020-01-01T00:00:00Z' },
         ],
       })
-      note('HubSpot', `deal ${move.deal} of account ${move.account} moves to ${move.to}`)
+      note('CRM', `deal ${move.deal} of account ${move.account} moves to ${move.to}`)
     })
   }
   let open = 0
   for (const webhook of plan.webhooks) {
     open++
     time.after(webhook.at, undefined, async () => {
-      await tell(webhook, { time, plan, processes, moves, note })
+      const told = webhook.moves.flatMap((index) => moves[index] ?? [])
+      if (plan.crm === 'hubspot') await tell(told, webhook.process, played, note)
+      else await Promise.all(told.map((move) => tellOwners(move, played, note)))
       open--
     })
   }
@@ -194,21 +218,16 @@ function tellMoves({ time, plan, world, processes, moves }: Played, note: Note):
 }
 
 async function tell(
-  webhook: Webhook,
-  {
-    time,
-    plan,
-    processes,
-    moves,
-    note,
-  }: { time: Time; plan: Plan; processes: Processes; moves: readonly Move[]; note: Note },
+  told: readonly Move[],
+  process: number,
+  { time, plan, processes }: Played,
+  note: Note,
 ): Promise<void> {
-  const told = webhook.moves.flatMap((index) => moves[index] ?? [])
   const items = told.map(({ deal, account, to, happenedAt = 0 }) =>
     stageChange(deal, { portal: account, stage: to, at: Math.floor(happenedAt + plan.aheadMs) }),
   )
   for (let tries = 0; tries < mostTries; tries++) {
-    const index = tries === 0 ? webhook.process : time.dice.whole(0, plan.processes - 1)
+    const index = tries === 0 ? process : time.dice.whole(0, plan.processes - 1)
     const answer = await processes.request(
       index,
       '/webhooks/hubspot',

@@ -2,10 +2,11 @@ import type { Database } from '../../server/database/open.ts'
 import { sha256 } from '../../server/people/cookies.ts'
 import { createVault } from '../../server/people/vault.ts'
 import { storeAccounts } from '../relay/accounts.ts'
-import { webhookOf } from './chats.ts'
+import { pipedrivePath } from '../relay/pipedrive-outside.ts'
+import { base, webhookOf } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { minute } from './faults.ts'
-import type { Plan, PlannedUser } from './plan.ts'
+import type { Plan, PlannedMove, PlannedUser } from './plan.ts'
 import { key } from './processes.ts'
 import type { Time } from './time.ts'
 
@@ -38,6 +39,8 @@ export interface User extends PlannedUser {
   has: { chat: boolean; crm: boolean; rules: boolean }
   /** The user or a provider has changed something in this run. */
   hasActed: boolean
+  /** When the user has left the chat or the CRM. */
+  leaves: number[]
   /** Why a connection may be marked as broken. */
   reasons: Set<string>
 }
@@ -49,6 +52,7 @@ export async function createUsers(
   plan: Plan,
 ): Promise<User[]> {
   const direct = database.direct()
+  const { crm } = plan
   const at = new Date(time.now - 10 * minute)
   const users: User[] = []
   for (const [index, planned] of plan.users.entries()) {
@@ -57,18 +61,18 @@ export async function createUsers(
     const cookie = `cookie-${number}`
     const [row] = database.ask<{ id: string }>(
       `with made as (
-         insert into users (crm, crm_account_id, crm_user_id) values ('hubspot', $1, $2) returning id
+         insert into users (crm, crm_account_id, crm_user_id) values ($5, $1, $2) returning id
        ), rule as (
          insert into rules (user_id, rule_ids, saved_at) select id, $3::jsonb, now() from made
        ), session as (
          insert into sessions (token_hash, user_id, created_at, expires_at)
          select $4, id, now(), now() + interval '1 day' from made
        ) select id from made`,
-      [String(planned.account), String(number), planned.ruleIds, sha256(cookie)],
+      [String(planned.account), String(number), planned.ruleIds, sha256(cookie), crm],
     )
     if (row === undefined) throw new Error('No user was made.')
     const { id } = row
-    await connect(direct, { ...planned, id, name, chat: plan.chat }, time.now, at)
+    await connect(direct, { ...planned, id, name, chat: plan.chat, crm }, time.now, at)
     users.push({
       ...planned,
       id,
@@ -79,6 +83,7 @@ export async function createUsers(
       safeSince: time.now,
       has: { chat: true, crm: true, rules: true },
       hasActed: false,
+      leaves: [],
       reasons: new Set(),
     })
   }
@@ -95,11 +100,12 @@ export async function createUsers(
 
 async function connect(
   database: Database,
-  user: Pick<User, 'id' | 'name' | 'account' | 'channel' | 'tokenLastsMs'> & Pick<Plan, 'chat'>,
+  user: Pick<User, 'id' | 'name' | 'account' | 'channel' | 'tokenLastsMs'> &
+    Pick<Plan, 'chat' | 'crm'>,
   now: number,
   at: Date,
 ): Promise<void> {
-  const { id, name, account: portal, tokenLastsMs, chat } = user
+  const { id, name, account: portal, tokenLastsMs, chat, crm } = user
   const webhook = webhookOf(user.channel)
   const [team = '', channel = ''] = user.channel.split('/')
   await storeAccounts(
@@ -108,10 +114,13 @@ async function connect(
     id,
     {
       portal,
+      crm,
+      ...(crm === 'pipedrive' && { crmUser: name.split('-')[1] }),
       accessExpiresAt: new Date(now + tokenLastsMs),
       hubspot: {
-        accessToken: `hubspot-access-secret-${name}-0`,
-        refreshToken: `hubspot-refresh-secret-${name}-0`,
+        accessToken: `${crm}-access-secret-${name}-0`,
+        refreshToken: `${crm}-refresh-secret-${name}-0`,
+        ...(crm === 'pipedrive' && { apiUrl: `${base}${pipedrivePath}` }),
       },
       team,
       channel,
@@ -123,6 +132,13 @@ async function connect(
     at,
   )
 }
+
+/** The user's number in the account. */
+export const numberOf = ({ name }: Pick<User, 'name'>) => name.split('-')[1] ?? ''
+
+/** Whether the user may see the deal. */
+export const sees = (user: Pick<User, 'name'>, { hiddenFrom }: Pick<PlannedMove, 'hiddenFrom'>) =>
+  !hiddenFrom.has(numberOf(user))
 
 /** Something may prevent this user's messages from now on. */
 export function unsafe(user: User, reason?: string): void {

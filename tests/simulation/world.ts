@@ -1,6 +1,13 @@
 import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { dealsIn } from '../relay/hubspot-webhook.ts'
 import { createOutside, type OutsideResponse } from '../relay/outside.ts'
+import {
+  createPipedriveOutside,
+  noScope,
+  noSuchGrant,
+  type PipedriveAnswer,
+  tokensOf,
+} from '../relay/pipedrive-outside.ts'
 import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
 import { acceptedAt, base, closedAt, readAt, webhookAt } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
@@ -8,7 +15,7 @@ import { type Fault, second } from './faults.ts'
 import type { Plan } from './plan.ts'
 import type { Owner, Time } from './time.ts'
 
-// HubSpot and the chat, and the network before them. They know which tokens count, and what somebody has
+// The CRM and the chat, and the network before them. They know which tokens count, and what somebody has
 // uninstalled, revoked or archived. Requests take time, get lost, or meet a provider that fails.
 
 /** A request needs this long at most to reach a provider, unless a fault delays it. */
@@ -30,10 +37,21 @@ export interface Post {
   isDenied: boolean
 }
 
-/** A process called HubSpot's CRM. */
+/** A process called the CRM. */
 interface Call {
   owner: Owner | undefined
   account: string
+  /** The user's number there. */
+  user: string
+  method: string
+  /** The path and the query. */
+  path: string
+  /** What it costs of the account's day, where the CRM counts that. */
+  tokens: number
+  /** The process has heard what the CRM answered. */
+  isHeard: boolean
+  /** When its answer told the process that little is left of the day. */
+  tellsShort?: number
   isSearch: boolean
   at: number
   /** When its answer told the process the account's limit. */
@@ -55,6 +73,9 @@ interface Pause {
 export type Note = (who: string, what: string) => void
 export type World = ReturnType<typeof createWorld>
 
+/** The tokens of an account in a day, and what other programs leave of them on a short one. */
+const dayTokens = 30_000
+const littleLeft = 5_000
 const longestPauseMs = 60 * 60 * second
 
 /** Is about no deal. */
@@ -80,10 +101,19 @@ export function createWorld({
   setClock(0)
   outside.callLimit = plan.callLimit
   outside.knowsIds = plan.knowsIds
+  const pipedrive = createPipedriveOutside(base)
+  const hasOwnTokens = plan.crm === 'pipedrive'
+  /** What ends together with a token: all of the account, or of a chat, or only those of its user. */
+  const grantOf = (token: string) => {
+    const [, account = '', user] = ofToken.exec(token) ?? []
+    return hasOwnTokens ? `${account}-${user}` : account
+  }
 
   const posts: Post[] = []
   const calls: Call[] = []
   const pauses: Pause[] = []
+  /** When calls to the CRM met a fault. */
+  const failedAt: number[] = []
   /** When each process last did something for a channel, by 'next T1/C1' or 'claim T1/C1'. */
   const steps = new Map<Owner, Map<string, number>>()
   /**
@@ -124,8 +154,7 @@ export function createWorld({
     if (withdrawn.has(`${account}-${user}`)) {
       return { status: 403, body: { status: 'error', category: 'MISSING_SCOPES' } }
     }
-    const recent = calls.filter((call) => call.account === account && time.now - call.at < 10_000)
-    if (recent.filter(({ isSearch }) => !isSearch).length <= plan.callLimit) return
+    if (!hasTooMany(account, 10_000)) return
     return {
       status: 429,
       body: { status: 'error', category: 'RATE_LIMITS' },
@@ -133,10 +162,39 @@ export function createWorld({
     }
   }
   outside.answerRefresh = (token) => {
-    const [, account = ''] = ofToken.exec(token) ?? []
-    return isEnded(account, token)
+    return isEnded(grantOf(token), token)
       ? { status: 400, body: { status: 'BAD_REFRESH_TOKEN', message: 'gone' } }
       : undefined
+  }
+
+  function hasTooMany(account: string, withinMs: number): boolean {
+    const recent = calls.filter((call) => call.account === account && time.now - call.at < withinMs)
+    return recent.filter(({ isSearch }) => !isSearch).length > plan.callLimit
+  }
+
+  /** Pipedrive's answer, with the headers that tell its limits. */
+  function answerOfPipedrive(request: Request, body: string): PipedriveAnswer {
+    const { pathname, search } = new URL(request.url)
+    const { token, account = '' } = callOf(request, body)
+    const isJson = request.headers.get('Content-Type')?.includes('json')
+    const isOAuth = pathname.includes('/oauth/')
+    const grant = grantOf(token)
+    if (isEnded(grant, token)) {
+      return isOAuth
+        ? noSuchGrant
+        : { status: 401, body: { success: false, error: 'unauthorized' } }
+    }
+    if (!isOAuth && withdrawn.has(grant) && !pathname.endsWith('/users/me')) return noScope
+    if (account !== '' && hasTooMany(account, 2_000)) {
+      return { status: 429, body: { success: false, error: 'request over limit' } }
+    }
+    return pipedrive.answer({
+      method: request.method,
+      path: pathname + search,
+      token,
+      form: new URLSearchParams(isJson ? '' : body),
+      json: isJson && body !== '' ? JSON.parse(body) : {},
+    })
   }
 
   /** Those of the faults 'refuses once' that have happened. */
@@ -178,6 +236,19 @@ export function createWorld({
   async function answerOf(request: Request, body: Buffer): Promise<Response> {
     const url = new URL(request.url)
     const { pathname, search } = url
+    if (hasOwnTokens && pathname.startsWith('/pipedrive')) {
+      const { status, body: answer = {}, headers } = answerOfPipedrive(request, body.toString())
+      const isShort = time.now - time.startMs >= (plan.shortFrom ?? Number.POSITIVE_INFINITY)
+      const limits = {
+        ...(plan.tellsDay && {
+          'X-Daily-RateLimit-Token-Limit': String(dayTokens),
+          'X-Daily-RateLimit-Token-Remaining': String(isShort ? littleLeft : dayTokens),
+        }),
+        Date: new Date(time.now + plan.aheadMs).toUTCString(),
+        'X-RateLimit-Limit': String(plan.callLimit),
+      }
+      return Response.json(answer, { status, headers: { ...limits, ...headers } })
+    }
     const webhook = webhookAt(url)
     if (webhook !== undefined) return await answerOfWebhook(webhook, url, body.toString())
     return await new Promise((resolve, reject) => {
@@ -226,7 +297,11 @@ export function createWorld({
       if (refresh_token && !granted.has(refresh_token)) granted.set(refresh_token, time.now)
     }
     if (path.endsWith('/auth.revoke')) endTokens(teamOf(token))
-    if (path.endsWith('/external-install')) endTokens(ofToken.exec(token)?.[1] ?? '')
+    if (path.endsWith('/external-install')) endTokens(grantOf(token))
+    // With the access token, only that would end.
+    if (path.endsWith('/pipedrive/oauth/revoke') && answer.ok && token.includes('-refresh-')) {
+      endTokens(grantOf(token))
+    }
     if (outside.posts.length === known.size) return
     const post = outside.posts.findLast(
       (each) => !known.has(each) && channelOf(each) === call.channel,
@@ -278,13 +353,20 @@ export function createWorld({
     const call = callOf(message, body.toString())
     const startedAt = time.now
     const { account, isSearch } = call
+    const { method } = message
+    const path = new URL(message.url).pathname + new URL(message.url).search
+    const user = ofToken.exec(call.token)?.[2] ?? ''
+    const tokens = tokensOf({ method, path })
     const counted: Call | undefined =
-      account === undefined ? undefined : { owner, account, isSearch, at: startedAt }
+      account === undefined
+        ? undefined
+        : { owner, account, user, method, path, tokens, isHeard: false, isSearch, at: startedAt }
     if (counted) calls.push(counted)
     const fault = faultFor(call, faults)
     const isSlow = fault?.how === 'is slow'
     await time.wait(isSlow ? dice.between(1_000, 8_000) : dice.between(5, longestWayMs), undefined)
     let answer = fault && failedAnswer(dice, fault, call)
+    if (fault?.kind === 'crm') failedAt.push(startedAt)
     if (answer === undefined) {
       answer = await answerOf(message, body)
       const isLost = fault?.how === 'loses the answer'
@@ -298,7 +380,11 @@ export function createWorld({
     await time.wait(dice.between(5, longestWayMs), owner)
     // After the call's time limit, the process need not read the answer, even if it has stood still meanwhile.
     if (time.now - startedAt >= defaultTimeouts.callMs) return answer
-    if (counted && answer.headers.has('X-HubSpot-RateLimit-Max')) counted.toldAt = time.now
+    if (counted) counted.isHeard = answer.ok
+    const left = answer.headers.get('X-Daily-RateLimit-Token-Remaining')
+    if (counted && left === String(littleLeft)) counted.tellsShort = time.now
+    const tellsLimit = ['X-HubSpot-RateLimit-Max', 'X-RateLimit-Limit']
+    if (counted && tellsLimit.some((name) => answer.headers.has(name))) counted.toldAt = time.now
     const askedS = Number(answer.headers.get('Retry-After'))
     const of = call.account ?? call.channel?.split('/')[0]
     if (askedS > 0 && of) {
@@ -319,7 +405,9 @@ export function createWorld({
     posts,
     calls,
     pauses,
+    failedAt,
     outside,
+    pipedrive,
     withdrawn,
     archived,
     channelOf,

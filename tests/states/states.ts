@@ -243,6 +243,18 @@ const dashboard: readonly Omit<State, 'address'>[] = [
     shows: ['Open its deals', 'Open #sales-floor', 'acme-demo.example'],
   },
   {
+    name: 'Messages may be late',
+    backend: backend(
+      two,
+      json('*/api/hubspot/status', {
+        connected: true,
+        account: 'acme-demo.example',
+        late: 'HubSpot may not tell Dealbell of changes at once. They then arrive within an hour.',
+      }),
+    ),
+    shows: 'HubSpot may not tell Dealbell of changes at once. They then arrive within an hour.',
+  },
+  {
     name: 'What each rule has sent or would have sent',
     backend: () =>
       backend({

@@ -1,11 +1,12 @@
 import * as v from 'valibot'
 import type { ProviderSettings } from '../calls.ts'
+import { dateIn, unlessMissing } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
 import type { DealProperty } from '../registry.ts'
 import { createCurrencyCache } from './currency.ts'
-import { type HubspotHttp, notFound, unlessMissing } from './http.ts'
+import { type HubspotHttp, notFound } from './http.ts'
 import { propertyNames } from './properties.ts'
 
 /** HubSpot reads up to 100 deals at once, but only 50 with their history. */
@@ -87,11 +88,13 @@ export function createHubspotDeals(
       page.username === '' &&
       page.href.length <= longestUrl
     // In a message of Slack, `|` ends the address.
-    return isOfHubspot ? page.href.replaceAll('|', '%7C') : dealUrl(access.accountId, id)
+    return isOfHubspot
+      ? page.href.replaceAll('|', '%7C')
+      : dealUrl({ ...access, accountName: null }, id)
   }
 
   // The pages of deals and the consent page have the same origin.
-  const dealUrl = (accountId: string, dealId: string) =>
+  const dealUrl: Crm['dealUrl'] = ({ accountId }, dealId) =>
     `${settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')}/contacts/${accountId}/record/0-3/${dealId}`
 
   return {
@@ -101,7 +104,7 @@ export function createHubspotDeals(
     async deal(access, dealId, fields) {
       const query = new URLSearchParams({
         properties: properties.join(),
-        propertiesWithHistory: propertyNames[fields.history],
+        ...(fields.history && { propertiesWithHistory: propertyNames[fields.history] }),
         ...(fields.links && { associations: 'contacts,companies' }),
       })
       const path = `${dealsPath}/${encodeURIComponent(dealId)}?${query}`
@@ -125,7 +128,8 @@ export function createHubspotDeals(
         body: {
           inputs: asInputs(dealIds),
           properties,
-          propertiesWithHistory: [propertyNames[history]],
+          // HubSpot requires the field.
+          propertiesWithHistory: history === undefined ? [] : [propertyNames[history]],
         },
         mostBytes: mostHistoryBytes,
       })
@@ -159,7 +163,7 @@ export function createHubspotDeals(
 
 function dealOf(
   { id, properties, propertiesWithHistory }: DealAnswer,
-  history: DealProperty,
+  history: DealProperty | undefined,
   { linked, currency, url }: Pick<CrmDeal, 'linked' | 'currency' | 'url'>,
 ): CrmDeal {
   return {
@@ -171,16 +175,10 @@ function dealOf(
     ownerId: properties.hubspot_owner_id,
     closeDate: dateIn(properties.closedate),
     linked,
-    history: (propertiesWithHistory?.[propertyNames[history]] ?? [])
+    history: ((history && propertiesWithHistory?.[propertyNames[history]]) ?? [])
       .map(({ value, timestamp }) => ({ value: value ?? '', at: new Date(timestamp) }))
       .sort((a, b) => a.at.getTime() - b.at.getTime()),
   }
-}
-
-/** Reads a date. Returns undefined if there is none, or one that no deal can have. */
-function dateIn(value: string | null): Date | undefined {
-  const date = new Date(value ?? Number.NaN)
-  return date.getTime() > 0 && date.getUTCFullYear() < 2200 ? date : undefined
 }
 
 /**

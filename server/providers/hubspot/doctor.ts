@@ -1,5 +1,5 @@
-import { ask, fieldsOf, type Reply } from '../../cli/ask.ts'
-import { checkClient, codeOf, type ProviderDoctor, right, wrong } from '../provider-doctor.ts'
+import { fieldsOf } from '../../cli/ask.ts'
+import { checkClient, checkWebhook, type ProviderDoctor } from '../provider-doctor.ts'
 import { optionalScopes, requiredScopes } from './oauth.ts'
 import { propertyNames } from './properties.ts'
 import { hubSpotSignature } from './signature.ts'
@@ -9,25 +9,14 @@ const distributions = ['private', 'marketplace']
 
 export const hubspotDoctor: ProviderDoctor = {
   checks: [
-    async ({ settings, webhookUrl: url }) => {
-      if (!url.startsWith('https:')) {
-        return wrong(
-          `HubSpot sends webhooks only to https, but the address for them is ${url}. Set API_URL to the https address of this server (docs/hosting.md).`,
-        )
-      }
+    ({ settings, webhookUrl: url }) => {
       const signed = { method: 'POST', url, body: Buffer.from('[]'), timestamp: String(Date.now()) }
-      const reply = await ask(url, {
-        method: 'POST',
-        headers: {
-          'Content-Type': 'application/json',
-          'X-HubSpot-Request-Timestamp': signed.timestamp,
-          'X-HubSpot-Signature-v3': hubSpotSignature(settings.clientSecret, signed),
-        },
-        body: signed.body,
-      })
-      const fault = webhookFault(url, reply)
-      if (fault !== undefined) return wrong(fault)
-      return right(`Webhooks arrive at ${url}, and their signature is valid.`)
+      const headers = {
+        'X-HubSpot-Request-Timestamp': signed.timestamp,
+        'X-HubSpot-Signature-v3': hubSpotSignature(settings.clientSecret, signed),
+      }
+      const proof = { proof: 'signature', otherwise: 'changes the path or the body' }
+      return checkWebhook('hubspot', url, { headers, body: signed.body }, proof)
     },
     // HubSpot checks the client before the refresh token.
     ({ settings }) =>
@@ -86,26 +75,3 @@ export const hubspotDoctor: ProviderDoctor = {
 
 const distributionOf = (app: string) =>
   distributions.find((known) => known === Object(fieldsOf(app).config).distribution)
-
-/** What is wrong if a signed webhook without events gets this reply. */
-function webhookFault(url: string, reply: Reply): string | undefined {
-  if (reply.kind === 'none') {
-    return `Webhooks do not arrive: ${url} does not answer: ${reply.why}. Start the server, and let the proxy in front pass this address to it.`
-  }
-  const { status, text } = reply
-  if (status === 204) return undefined
-  if (status >= 300 && status < 400) {
-    return `Webhooks do not arrive: ${url} redirects (${status}), and HubSpot does not follow. Set API_URL to the address at which this server answers itself.`
-  }
-  const code = codeOf(Object(fieldsOf(text).error).code)
-  if (status === 401 && code === 'invalid_signature') {
-    return `Dealbell answers at ${url}, but refuses the signature. Restart the server if HUBSPOT_CLIENT_SECRET, APP_URL or API_URL has changed. Otherwise the proxy changes the path or the body.`
-  }
-  if (code === 'not_found') {
-    return `Dealbell answers at ${url}, but with 404: the proxy changes the path. Let it pass /webhooks on unchanged.`
-  }
-  if (status >= 500) {
-    return `Webhooks do not arrive: ${url} answers ${status}${code === undefined ? '' : ` (${code})`}. If the proxy answers so, start the server behind it. If Dealbell does, read its log.`
-  }
-  return `Webhooks do not arrive: at ${url}, another program answers ${status}. Let the proxy pass /webhooks to this server, without a password.`
-}

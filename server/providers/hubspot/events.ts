@@ -1,14 +1,8 @@
 import { createHash } from 'node:crypto'
 import * as v from 'valibot'
+import { storableText } from '../crm-answers.ts'
 import type { DealEvent } from '../deal.ts'
 import { propertyNamed } from './properties.ts'
-
-// PostgreSQL cannot store NUL or half of a surrogate pair.
-const storableText = v.pipe(
-  v.string(),
-  v.maxLength(255),
-  v.check((text) => text.isWellFormed() && !text.includes('\0')),
-)
 
 const id = v.pipe(
   v.union([

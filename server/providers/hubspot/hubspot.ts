@@ -1,8 +1,8 @@
 import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
+import type { SharedCounts } from '../limiter.ts'
 import type { Crm } from '../provider.ts'
 import { createHubspotDeals } from './deals.ts'
 import { createHubspotHttp } from './http.ts'
-import type { CountSharedCall } from './limiter.ts'
 import { createHubspotOAuth } from './oauth.ts'
 import { createHubspotSearch } from './search.ts'
 import { createHubspotNames } from './stages-and-owners.ts'
@@ -11,12 +11,13 @@ import { createHubspotWebhook } from './webhook.ts'
 export function createHubspot(
   settings: ProviderSettings,
   timeouts: Timeouts = defaultTimeouts,
-  countShared?: CountSharedCall,
+  shared?: SharedCounts,
 ): Crm {
-  const http = createHubspotHttp(settings, timeouts, countShared)
+  const http = createHubspotHttp(settings, timeouts, shared)
   return {
     inUse: settings.inUse,
     standIn: settings.standIn,
+    readsAs: 'account',
     ...createHubspotOAuth(http, settings, timeouts),
     ...createHubspotDeals(http, settings),
     ...createHubspotSearch(http),

@@ -106,7 +106,7 @@ export function createHubspotOAuth(
       }
     },
 
-    async names(accessToken) {
+    async names({ accessToken }) {
       const { hub_domain } = await introspect(accessToken)
       return { accountName: hub_domain || undefined }
     },

@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { changedSince } from '../crm-answers.ts'
 import type { Crm } from '../provider.ts'
 import { dealsPath } from './deals.ts'
 import type { HubspotHttp } from './http.ts'
@@ -15,49 +16,22 @@ const searchAnswer = v.object({
 export function createHubspotSearch({ read }: HubspotHttp): Pick<Crm, 'changedDeals'> {
   return {
     async changedDeals(access, since) {
-      const ids: string[] = []
-      let at: Date | undefined
-      let after: string | undefined
-      for (;;) {
-        const search = {
-          filterGroups: [
-            {
-              filters: [
-                {
-                  propertyName: 'hs_lastmodifieddate',
-                  operator: 'GTE',
-                  value: String(since.getTime()),
-                },
-              ],
-            },
-          ],
+      const value = String(since.getTime())
+      const filter = { propertyName: 'hs_lastmodifieddate', operator: 'GTE', value }
+      const { found, ...changed } = await changedSince(since, async (after = '0', learn) => {
+        const body = {
+          filterGroups: [{ filters: [filter] }],
           sorts: ['hs_lastmodifieddate'],
           properties: ['hs_lastmodifieddate'],
           limit: foundAtOnce,
-          after: after ?? '0',
+          after,
         }
-        const answer = await read(access, `${dealsPath}/search`, searchAnswer, {
-          body: search,
-          learn(headers) {
-            at ??= timeOf(headers)
-          },
-        })
-        ids.push(...answer.results.map(({ id }) => id))
-        const last = answer.results.at(-1)
-        const until = last === undefined ? since : new Date(last.properties.hs_lastmodifieddate)
-        after = answer.paging?.next?.after
-        // A bulk edit gives many deals the same time. Only then turn the page: a deal that changes
-        // meanwhile moves to the end, and another one would move to a page that we have read.
-        if (after === undefined || until > since) {
-          return { ids, at: at ?? new Date(), until, complete: after === undefined }
-        }
-      }
+        const path = `${dealsPath}/search`
+        const { results, paging } = await read(access, path, searchAnswer, { body, learn })
+        const lastAt = results.at(-1)?.properties.hs_lastmodifieddate
+        return { found: results.map(({ id }) => id), lastAt, after: paging?.next?.after }
+      })
+      return { ...changed, ids: found }
     },
   }
-}
-
-/** HubSpot's time. Undefined if a proxy has left it out. */
-function timeOf(headers: Headers): Date | undefined {
-  const ms = Date.parse(headers.get('Date') ?? '')
-  return Number.isNaN(ms) ? undefined : new Date(ms)
 }

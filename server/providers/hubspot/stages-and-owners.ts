@@ -1,8 +1,9 @@
 import * as v from 'valibot'
 import { visibleText } from '../../../contract/visible.ts'
+import { unlessMissing } from '../crm-answers.ts'
 import type { Stage } from '../deal.ts'
 import type { Crm } from '../provider.ts'
-import { type HubspotHttp, notFound, unlessMissing } from './http.ts'
+import { type HubspotHttp, notFound } from './http.ts'
 
 const pipelinesAnswer = v.object({
   results: v.array(

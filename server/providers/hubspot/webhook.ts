@@ -1,4 +1,5 @@
 import type { ProviderSettings } from '../calls.ts'
+import { jsonIn } from '../crm-answers.ts'
 import type { Crm } from '../provider.ts'
 import { dealEvents } from './events.ts'
 import { headerRefusal, signatureRefusal } from './signature.ts'
@@ -15,8 +16,8 @@ export function createHubspotWebhook({
       const request = { method, url, body, ...signatureHeaders(header) }
       const why = signatureRefusal(secrets, request, nowMs)
       if (why !== undefined) return { kind: 'not signed', why }
-      const items = parseArray(body)
-      if (items === undefined) return { kind: 'not understood' }
+      const items = jsonIn(body)
+      if (!Array.isArray(items)) return { kind: 'not understood' }
       return { kind: 'events', items: items.length, ...dealEvents(items) }
     },
   }
@@ -26,14 +27,5 @@ function signatureHeaders(header: (name: string) => string | undefined) {
   return {
     timestamp: header('X-HubSpot-Request-Timestamp') ?? '',
     signature: header('X-HubSpot-Signature-v3') ?? '',
-  }
-}
-
-function parseArray(body: Uint8Array): unknown[] | undefined {
-  try {
-    const items: unknown = JSON.parse(new TextDecoder().decode(body))
-    return Array.isArray(items) ? items : undefined
-  } catch {
-    return undefined
   }
 }

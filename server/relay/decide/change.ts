@@ -84,17 +84,21 @@ export function createChangeReader(
       const { delivery, possible, stage } = first
       const { property, value } = delivery
       const { reader } = ofCrm[by.crm.provider]
-      const alike = others.filter((other) => other.delivery.property === property)
+      const history = historyFor(delivery)
+      const alike = others.filter(
+        (other) => other.delivery.property === property && historyFor(other.delivery) === history,
+      )
       const wanted = wantedOf(first, atMs)
       const deal = await reader.deal(
         by.crm,
         [wanted, ...alike.map((other) => wantedOf(other, atMs))],
-        property,
+        history,
         { withLinks: mayNeedLinks(possible), urgency: by.urgency },
       )
       if (deal === undefined) return undefined
 
-      const from = formerValue(deal.history, delivery)
+      const from: Change['from'] =
+        delivery.former === null ? formerValue(deal.history, delivery) : JSON.parse(delivery.former)
       const change: Change = {
         property,
         from,
@@ -112,7 +116,7 @@ export function createChangeReader(
             .filter((other) => mayNeedLinks(other.possible))
             .map((other) => wantedOf(other, atMs)),
         ],
-        property,
+        history,
         by.urgency,
       )
       return { ...change, deal: { ...deal, linked } }
@@ -131,6 +135,9 @@ export function createChangeReader(
     },
   }
 }
+
+/** The history that tells the former value, if the event did not. */
+const historyFor = ({ property, former }: DealDelivery) => (former === null ? property : undefined)
 
 function createReaders(crm: Crm, withAccess: WithAccess) {
   return {

@@ -1,9 +1,8 @@
 import { createCache } from '../../cache.ts'
-import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
-import type { CrmDeal } from '../../providers/deal.ts'
+import { type CrmConnection, sharedBy, type WithAccess } from '../../people/access-token.ts'
+import type { CrmDeal, DealFields } from '../../providers/deal.ts'
 import type { Crm, Urgency } from '../../providers/provider.ts'
 import { isOfToken, ProviderError } from '../../providers/provider-error.ts'
-import type { DealProperty } from '../../providers/registry.ts'
 
 /** A read serves the tries of an event for this long. Then the deal may have another name, and is forgotten. */
 const freshMs = 15 * 60_000
@@ -24,15 +23,20 @@ export interface Wanted {
   noLinksAfterMs: number
 }
 
+type History = DealFields['history']
+
 /** The deal that the caller needs now, and those that it will need soon. */
 type WantedInOrder = readonly [Wanted, ...Wanted[]]
 
 /**
- * Creates the functions that read deals for the relay. One read serves all users of an account and all
- * tries of an event. If the caller needs several deals, one call reads as many as the CRM allows.
+ * Creates the functions that read deals for the relay. One read serves all tries of an event, and all users of an
+ * account whose tokens see the same deals. If the caller needs several deals, one call reads as many as the CRM allows.
  */
 export function createDealReader(
-  crm: Pick<Crm, 'deal' | 'deals' | 'dealsAtOnce' | 'linked' | 'linksAtOnce'>,
+  crm: Pick<
+    Crm,
+    'deal' | 'deals' | 'dealsAtOnce' | 'historiesAtOnce' | 'linked' | 'linksAtOnce' | 'readsAs'
+  >,
   withAccess: WithAccess,
   now: () => number = () => performance.now(),
 ) {
@@ -40,20 +44,21 @@ export function createDealReader(
     typeof deal === 'object' ? deal.history.length : 0,
   )
   const links = createReads<boolean>(now, () => 0)
-  const dealKey = ({ accountId }: CrmConnection, property: DealProperty, dealId: string) =>
-    `${accountId}/${property}/${dealId}`
-  const linkKey = ({ accountId }: CrmConnection, dealId: string) => `${accountId}/${dealId}`
+  const dealKey = (connection: CrmConnection, history: History, dealId: string) =>
+    `${sharedBy(crm, connection)}/${history ?? ''}/${dealId}`
+  const linkKey = (connection: CrmConnection, dealId: string) =>
+    `${sharedBy(crm, connection)}/${dealId}`
 
   function readOne(
     connection: CrmConnection,
     dealId: string,
-    property: DealProperty,
+    history: History,
     { withLinks, urgency }: { withLinks: boolean; urgency: Urgency },
   ): Promise<CrmDeal | undefined> {
     const read = withAccess(connection, urgency, (access) =>
-      crm.deal(access, dealId, { history: property, links: withLinks }),
+      crm.deal(access, dealId, { history, links: withLinks }),
     )
-    deals.set(dealKey(connection, property, dealId), read)
+    deals.set(dealKey(connection, history, dealId), read)
     if (withLinks) {
       links.set(
         linkKey(connection, dealId),
@@ -66,25 +71,25 @@ export function createDealReader(
   async function readMany(
     connection: CrmConnection,
     ids: readonly [string, ...string[]],
-    property: DealProperty,
+    history: History,
     urgency: Urgency,
   ): Promise<CrmDeal | undefined> {
     const [first] = ids
-    const read = withAccess(connection, urgency, (access) =>
-      crm.deals(access, ids, property),
-    ).catch((error: unknown) => {
-      if (!mayBeOfOneDeal(error)) throw error
-      return new Map<string, CrmDeal>()
-    })
+    const read = withAccess(connection, urgency, (access) => crm.deals(access, ids, history)).catch(
+      (error: unknown) => {
+        if (!mayBeOfOneDeal(error)) throw error
+        return new Map<string, CrmDeal>()
+      },
+    )
     for (const id of ids) {
       deals.set(
-        dealKey(connection, property, id),
+        dealKey(connection, history, id),
         read.then((found) => found.get(id) ?? notInBatch),
       )
     }
     const deal = (await read).get(first)
     if (deal !== undefined) return deal
-    return await readOne(connection, first, property, { withLinks: false, urgency })
+    return await readOne(connection, first, history, { withLinks: false, urgency })
   }
 
   return {
@@ -95,26 +100,26 @@ export function createDealReader(
     async deal(
       connection: CrmConnection,
       wanted: WantedInOrder,
-      property: DealProperty,
+      history: History,
       options: { withLinks: boolean; urgency: Urgency },
     ): Promise<CrmDeal | undefined> {
       const [first] = wanted
-      const key = (dealId: string) => dealKey(connection, property, dealId)
+      const key = (dealId: string) => dealKey(connection, history, dealId)
       const known = deals.get(key(first.dealId), first.readAfterMs)
       if (known !== undefined) {
         const answer = await unlessRefused(known.value)
         if (answer?.value === notInBatch) {
-          return await readOne(connection, first.dealId, property, options)
+          return await readOne(connection, first.dealId, history, options)
         }
         if (answer !== undefined) return answer.value
       }
       const missing = wanted
         .slice(1)
         .filter(({ dealId, readAfterMs }) => deals.get(key(dealId), readAfterMs) === undefined)
-      const ids = firstIds(first.dealId, missing, crm.dealsAtOnce)
+      const ids = firstIds(first.dealId, missing, dealsAtOnce(crm, history))
       return ids.length === 1
-        ? await readOne(connection, first.dealId, property, options)
-        : await readMany(connection, ids, property, options.urgency)
+        ? await readOne(connection, first.dealId, history, options)
+        : await readMany(connection, ids, history, options.urgency)
     },
 
     /**
@@ -124,12 +129,13 @@ export function createDealReader(
     async isLinked(
       connection: CrmConnection,
       wanted: WantedInOrder,
-      property: DealProperty,
+      history: History,
       urgency: Urgency,
     ): Promise<boolean> {
       const [first] = wanted
       const knownOf = ({ dealId, readAfterMs }: Wanted) =>
-        links.get(linkKey(connection, dealId), readAfterMs)
+        links.get(linkKey(connection, dealId), readAfterMs) ??
+        linksIn(deals.get(dealKey(connection, history, dealId), readAfterMs))
       const known = knownOf(first)
       if (known !== undefined) {
         const answer = await unlessRefused(known.value)
@@ -143,7 +149,7 @@ export function createDealReader(
       })
       const ids = firstIds(first.dealId, missing, crm.linksAtOnce)
       if (ids.length === 1) {
-        const deal = await readOne(connection, first.dealId, property, { withLinks: true, urgency })
+        const deal = await readOne(connection, first.dealId, history, { withLinks: true, urgency })
         return deal?.linked ?? false
       }
       const read = withAccess(connection, urgency, (access) => crm.linked(access, ids))
@@ -157,6 +163,12 @@ export function createDealReader(
     },
   }
 }
+
+/** The most deals of one call of `deals`. */
+export const dealsAtOnce = (
+  { dealsAtOnce, historiesAtOnce }: Pick<Crm, 'dealsAtOnce' | 'historiesAtOnce'>,
+  history: History,
+) => (history === undefined ? dealsAtOnce : (historiesAtOnce ?? dealsAtOnce))
 
 function firstIds(
   first: string,
@@ -191,6 +203,16 @@ interface Entry<Value> {
   startedAt: number
   value: Promise<Value>
   settled?: Value
+}
+
+/** Whether a read deal has links, if its CRM says that with the deal. */
+function linksIn(
+  entry: Entry<CrmDeal | undefined | typeof notInBatch> | undefined,
+): Entry<boolean> | undefined {
+  const deal = entry?.settled
+  if (entry === undefined || typeof deal !== 'object' || deal.linked === undefined) return undefined
+  const { linked } = deal
+  return { startedAt: entry.startedAt, value: Promise.resolve(linked), settled: linked }
 }
 
 /** A cache of reads, which forgets those that failed, and those that nobody needed for the longest time. */

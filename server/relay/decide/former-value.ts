@@ -2,7 +2,7 @@ import type { CrmDeal } from '../../providers/deal.ts'
 import { sameChangeMs } from '../receive/store.ts'
 
 /**
- * A CRM may leave out the oldest values of a long history. HubSpot does not document how many it keeps. We
+ * A CRM may leave out the oldest values of a long history, and no document says how many it keeps. We
  * take a shorter history than this as complete.
  */
 const shortestCutHistory = 20

@@ -20,11 +20,11 @@ export function createOwnerCache(
   const refusedAt = createCache<number>(mostAccounts)
 
   return async function ownerOf(access: CrmAccess, ownerId: string): Promise<CrmOwner | undefined> {
-    const { accountId, mayReadOwners } = access
+    const { accountId, sharedBy = accountId, mayReadOwners } = access
     if (mayReadOwners === false) return undefined
     const isFresh = (time: number | undefined) => time !== undefined && now() - time < ownersFreshMs
-    if (isFresh(refusedAt.get(accountId))) return undefined
-    const key = `${accountId}/${ownerId}`
+    if (isFresh(refusedAt.get(sharedBy))) return undefined
+    const key = `${sharedBy}/${ownerId}`
     const cached = owners.get(key)
     if (isFresh(cached?.loadedAt)) return cached?.owner
     try {
@@ -33,7 +33,7 @@ export function createOwnerCache(
       return owner
     } catch (error) {
       if (!(error instanceof ProviderError && error.kind === 'refused')) throw error
-      refusedAt.set(accountId, now())
+      refusedAt.set(sharedBy, now())
       return undefined
     }
   }

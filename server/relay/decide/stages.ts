@@ -18,21 +18,21 @@ interface AccountStages {
 }
 
 /**
- * Caches the stages of each account for five minutes. Loads them again for an id that is not among them,
- * because a stage may be new. If it is still missing then, remembers this for five minutes as well.
+ * Caches the stages of each account for five minutes, or `crm.stagesFreshMs`. Loads them again for an id that is not among
+ * them, because a stage may be new. If it is still missing then, remembers this for as long.
  */
 export function createStageCache(
-  crm: Pick<Crm, 'stages'>,
+  crm: Pick<Crm, 'stages' | 'stagesFreshMs'>,
   now: () => number = () => performance.now(),
 ) {
   const accounts = createCache<AccountStages>(mostAccounts)
   const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
 
-  /** All users of an account share a read. If it fails because of one user's token, the next one reads. */
+  /** All who may share a read do. If it fails because of one user's token, the next one reads. */
   async function load(access: CrmAccess): Promise<Stage[]> {
-    const { accountId, accessToken } = access
+    const { accountId, sharedBy = accountId, accessToken } = access
     for (;;) {
-      const running = loading.get(accountId)
+      const running = loading.get(sharedBy)
       if (running === undefined) break
       try {
         return await running.stages
@@ -41,25 +41,27 @@ export function createStageCache(
         if (!isOfOther) throw error
       }
     }
-    const stages = crm.stages(access).finally(() => loading.delete(accountId))
-    loading.set(accountId, { accessToken, stages })
+    const stages = crm.stages(access).finally(() => loading.delete(sharedBy))
+    loading.set(sharedBy, { accessToken, stages })
     return await stages
   }
 
-  /** Returns the account's stages by id. The caller needs those in `ids`. @throws ProviderError */
+  /** Returns the stages by id. The caller needs those in `ids`. @throws ProviderError */
   return async function stagesOf(
     access: CrmAccess,
     ids: readonly string[],
   ): Promise<ReadonlyMap<string, Stage>> {
-    const cached = accounts.get(access.accountId)
-    const isFresh = cached !== undefined && now() - cached.loadedAt < stagesFreshMs
+    const { accountId, sharedBy = accountId } = access
+    const cached = accounts.get(sharedBy)
+    const isFresh =
+      cached !== undefined && now() - cached.loadedAt < (crm.stagesFreshMs ?? stagesFreshMs)
     if (isFresh && ids.every((id) => cached.stages.has(id) || cached.missing.has(id))) {
       return cached.stages
     }
     const stages = new Map((await load(access)).map((stage) => [stage.id, stage]))
-    const asked = [...ids, ...(accounts.get(access.accountId)?.missing ?? [])]
+    const asked = [...ids, ...(accounts.get(sharedBy)?.missing ?? [])]
     const missing = new Set(asked.filter((id) => !stages.has(id)).slice(0, mostMissing))
-    accounts.set(access.accountId, { stages, missing, loadedAt: now() })
+    accounts.set(sharedBy, { stages, missing, loadedAt: now() })
     return stages
   }
 }

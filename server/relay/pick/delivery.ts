@@ -21,6 +21,8 @@ export interface Delivery {
   dealId: string
   property: DealProperty | typeof testProperty
   value: string
+  /** The former value as JSON (`deal_events.former`). Null: the deal's history must tell it. */
+  former: string | null
   occurredAt: Date
   /** When the event arrived, on the clock of `performance.now()`. */
   receivedAtMs: number
@@ -101,6 +103,7 @@ export const deliveryAndEvent = {
   dealId: dealEvents.dealId,
   property: dealEvents.property,
   value: dealEvents.value,
+  former: dealEvents.former,
   occurredAt: dealEvents.occurredAt,
   // An event that seems to arrive later arrived while the clock was wrong. The time of its change is from the CRM's clock.
   ageMs: milliseconds(

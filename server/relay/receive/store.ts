@@ -13,7 +13,7 @@ import { makeDueFrom } from '../schedule/channels.ts'
 
 export type CrmEvent = DealEvent & { crm: CrmId }
 
-/** HubSpot's webhooks and its history may give slightly different times for one change. */
+/** A CRM's webhooks and its history may give slightly different times for one change. */
 export const sameChangeMs = 60_000
 
 /** A user who gets the changes of an account. */
@@ -121,8 +121,8 @@ export async function insertEvents(
   const [inserted] = await rowsOf<{ count: number }>(
     tx,
     sql`with stored as (
-          insert into deal_events (key, crm, account_id, deal_id, property, value, occurred_at, found_by)
-          select key, crm, "accountId", "dealId", property, value, at, ${foundBy}::text
+          insert into deal_events (key, crm, account_id, deal_id, property, value, former, occurred_at, found_by)
+          select key, crm, "accountId", "dealId", property, value, former, at, ${foundBy}::text
           from ${itemsOf(events)} where not ${isReportedBy(foundBy === 'search' ? 'webhook' : 'search')}
           on conflict (key) do nothing
           returning id, crm, account_id, property, occurred_at
@@ -160,17 +160,48 @@ export async function unknownOf(
   return events.filter(({ key }) => unknown.has(key))
 }
 
+/**
+ * Returns those of these deals of which a change may be missing: the newest stored one has another value than the last
+ * change, is older, or does not begin where the one before ended. If none is stored, the last change is news if it happened
+ * since `sinceMs` (ms since 1970).
+ */
+export async function dealsWithNews(
+  database: Executor,
+  of: { crm: CrmId; accountId: string; property: DealProperty; sinceMs: number },
+  last: ReadonlyArray<{ dealId: string; value: string; at: Date }>,
+): Promise<string[]> {
+  const rows = await rowsOf<{ dealId: string }>(
+    database,
+    sql`select item."dealId"
+        from json_to_recordset(${JSON.stringify(last)}::json)
+          as item("dealId" text, value text, at timestamptz)
+        left join lateral (
+          select value, occurred_at, former, lead(value) over (order by occurred_at desc, id desc) as before
+          from deal_events
+          where account_id = ${of.accountId} and deal_id = item."dealId"
+            and crm = ${of.crm} and property = ${of.property}
+          order by occurred_at desc, id desc limit 1
+        ) as stored on true
+        where case when stored.value is null then item.at > to_timestamp(${of.sinceMs / 1000}::float8)
+          else stored.value <> item.value or stored.occurred_at < item.at - ${tolerance}
+            or coalesce(stored.former <> to_json(stored.before)::text, false) end`,
+  )
+  return rows.map(({ dealId }) => dealId)
+}
+
 type FoundBy = 'webhook' | 'search'
 
 /** Events as rows of a table `item`. */
 function itemsOf(events: readonly CrmEvent[]): SQL {
   // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
   // two events have the same time, the relay sends the one that was inserted first.
-  const rows = events
-    .toSorted(byTime)
-    .map(({ occurredAt, ...event }) => ({ ...event, at: occurredAt.toISOString() }))
+  const rows = events.toSorted(byTime).map(({ occurredAt, former, ...event }) => ({
+    ...event,
+    at: occurredAt.toISOString(),
+    former: former === undefined ? null : JSON.stringify(former),
+  }))
   return sql`json_to_recordset(${JSON.stringify(rows)}::json) as item(
-    key text, crm text, "accountId" text, "dealId" text, property text, value text, at timestamptz)`
+    key text, crm text, "accountId" text, "dealId" text, property text, value text, former text, at timestamptz)`
 }
 
 /**

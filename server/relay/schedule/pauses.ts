@@ -25,11 +25,13 @@ const accountOf = (channel: string) => channel.slice(0, channel.indexOf('/'))
 
 /**
  * Returns the SQL that delays the channel's next message as the chat's pace demands. With a name, it
- * also notes what the channel is called.
+ * also notes what the channel is called. If the channel rests for longer, the rest ends: it was for a delivery that this
+ * process has now sent, after it had lost its lease.
  */
 export function pauseSql(channel: string, { channelMs }: Pace, name?: string | null): SQL {
   return sql`update channels
-             set ${name ? sql`name = ${name},` : sql``} waits_since = ${clock}, next_at = ${fromNow(channelMs)}
+             set ${name ? sql`name = ${name},` : sql``} waits_since = ${clock}, next_at = ${fromNow(channelMs)},
+                 due_at = case when due_at > ${clock} then ${clock} else due_at end
              where id = ${channel}`
 }
 

@@ -1,16 +1,20 @@
 // Gets an account, and until when it has been searched. Finds the changes since then of the properties that a ticked rule
-// is about, and gives them to the inbox, which leaves out those that a webhook brought. Returns until when the account is
-// searched now. If a call fails, it throws, and the next search goes back as far: a deal that this one did not read may
+// is about, and gives them to the inbox, which leaves out those that a webhook brought. Where each token sees other deals,
+// each user's token searches. Returns until when the account is searched now. If a call fails, it throws, and the next search goes back as far: a deal that this one did not read may
 // also have older changes than those that it read.
 
 import { createHash } from 'node:crypto'
-import { and, eq, isNull, notInArray } from 'drizzle-orm'
+import { and, eq, isNull, notInArray, type SQL, sql } from 'drizzle-orm'
 import { connections, rules } from '../../database/schema.ts'
 import type { Log } from '../../log.ts'
 import type { AccessDependencies, CrmConnection } from '../../people/access-token.ts'
-import type { DealEvent } from '../../providers/deal.ts'
+import { chatOf } from '../../people/routes.ts'
+import type { ChangedDeals, DealEvent } from '../../providers/deal.ts'
 import type { CrmAccess } from '../../providers/provider.ts'
+import { ProviderError } from '../../providers/provider-error.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
+import { dealsAtOnce } from '../decide/deals.ts'
+import { formerValue } from '../decide/former-value.ts'
 import { propertiesOf } from '../decide/rules.ts'
 import {
   createBreaks,
@@ -20,8 +24,9 @@ import {
   reportedChanges,
 } from '../past-changes.ts'
 import type { Inbox } from '../receive/inbox.ts'
+import { dealsWithNews } from '../receive/store.ts'
 
-/** HubSpot repeats webhooks for about a day. Whoever was away for longer wants no older news. */
+/** A CRM repeats webhooks for a day at most. Whoever was away for longer wants no older news. */
 export const lookBackMs = 3 * 24 * 60 * 60_000
 /** A search finds a change only after some moments. So searches overlap. */
 const overlapMs = 10 * 60_000
@@ -60,42 +65,96 @@ export function createSearch(
     )
 
   async function workingConnection(
-    account: Account,
+    { crm }: Account,
+    which: SQL | undefined,
     refused: readonly string[],
   ): Promise<CrmConnection | undefined> {
     const [row] = await database
       .select()
       .from(connections)
-      .where(and(ofAccount(account), notInArray(connections.id, [...refused])))
+      .where(and(which, notInArray(connections.id, [...refused])))
       .orderBy(connections.connectedAt)
       .limit(1)
-    return row && { ...row, provider: account.crm }
+    return row && { ...row, provider: crm }
   }
 
-  async function propertiesOfRules(account: Account): Promise<DealProperty[]> {
+  async function propertiesOfRules(which: SQL | undefined): Promise<DealProperty[]> {
     const rows = await database
       .select({ ruleIds: rules.ruleIds })
       .from(connections)
       .innerJoin(rules, eq(rules.userId, connections.userId))
-      .where(ofAccount(account))
+      .where(which)
     return propertiesOf(rows.flatMap(({ ruleIds }) => ruleIds))
   }
 
   return async function search(account, signal) {
-    const { crm, accountId, searchedUntilMs } = account
+    const { crm, searchedUntilMs } = account
+    const all = ofAccount(account)
+    if (providers[crm].readsAs === 'account') {
+      return await searchWith(account, all, { searchedUntilMs, sinceMs: 0 }, signal)
+    }
+    // Each token finds what its user may see. Whoever cannot be asked now does not stop the others.
+    const own = await database
+      .select({
+        id: connections.id,
+        connectedSince: connections.connectedSince,
+        searchedUntil: connections.searchedUntil,
+        chatSince: sql<Date | null>`${chatOf(connections.userId, sql`connected_since`)}`.mapWith(
+          connections.connectedSince,
+        ),
+      })
+      .from(connections)
+      .where(all)
+      .orderBy(connections.connectedAt)
+    const ends: number[] = []
+    let lastError: unknown
+    for (const { id, connectedSince, chatSince, searchedUntil } of own) {
+      // Nobody gets what the search would find.
+      if (chatSince === null) continue
+      const only = and(all, eq(connections.id, id))
+      const sinceMs = Math.max(connectedSince.getTime(), chatSince.getTime())
+      const from = searchedUntil?.getTime() ?? connectedSince.getTime() - clockErrorMs
+      try {
+        const untilMs = await searchWith(account, only, { searchedUntilMs: from, sinceMs }, signal)
+        ends.push(untilMs)
+        await database
+          .update(connections)
+          .set({ searchedUntil: new Date(untilMs) })
+          .where(and(only, eq(connections.connectedSince, connectedSince)))
+      } catch (error) {
+        if (!(error instanceof ProviderError)) throw error
+        lastError = error
+        log.warn('search for missed changes failed', { crm, connection: id, ...error.fields })
+      }
+    }
+    if (ends.length === 0 && lastError !== undefined) throw lastError
+    return Math.min(Date.now() - clockErrorMs, ...ends)
+  }
+
+  /**
+   * Searches with the connections that `which` selects.
+   * @param from until when they have searched, and before when nothing is news to them, in ms since 1970.
+   */
+  async function searchWith(
+    account: Account,
+    which: SQL | undefined,
+    from: { searchedUntilMs: number; sinceMs: number },
+    signal: AbortSignal,
+  ): Promise<number> {
+    const { crm, accountId } = account
     // For a limit of days, our clock is exact enough.
-    const fromMs = Math.max(searchedUntilMs - overlapMs, Date.now() - lookBackMs)
-    const properties = await propertiesOfRules(account)
+    const fromMs = Math.max(from.searchedUntilMs - overlapMs, Date.now() - lookBackMs)
+    const properties = await propertiesOfRules(which)
     // Without a call, only our clock is known. It may be ahead.
     if (properties.length === 0) return Date.now() - clockErrorMs
 
     // While the CRM is away, each account gives its place to the next one after one call.
     let hasAnswered = false
-    /** Makes a call with a connection of the account that works. @throws ProviderError */
+    /** Makes a call with a connection that works. @throws ProviderError */
     async function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
       async function connection(refused: readonly string[]) {
         await renewLease(account)
-        return await workingConnection(account, refused)
+        return await workingConnection(account, which, refused)
       }
       const tries = hasAnswered ? {} : { mostUnanswered: 1 }
       const answer = await spareCall({ crm, connection, retryMs, signal, ...tries }, make)
@@ -107,17 +166,30 @@ export function createSearch(
     let missed = 0
     let beganMs = Number.POSITIVE_INFINITY
     let aheadMs = 0
+    let told: ChangedDeals['deals']
     const pages = dealsChangedSince(new Date(fromMs), async (since) => {
       const found = await call((access) => providers[crm].changedDeals(access, since))
       beganMs = Math.min(beganMs, found.at.getTime())
       aheadMs = Date.now() - found.at.getTime()
+      told = found.deals
       return found
     })
+    /** The deals whose history must be read: not those whose last change is stored, or too old or too young to tell. */
+    async function toRead(ids: readonly string[], property: DealProperty) {
+      if (told === undefined || property !== 'stage') return ids
+      const last = ids.flatMap((dealId) => {
+        const change = told?.get(dealId)?.history.at(-1)
+        const isYoung = change !== undefined && change.at.getTime() > beganMs - graceMs
+        return change === undefined || isYoung ? [] : [{ dealId, ...change }]
+      })
+      const sinceMs = Math.max(fromMs, from.sinceMs - aheadMs)
+      return await dealsWithNews(database, { crm, accountId, property, sinceMs }, last)
+    }
     for await (const ids of pages) {
       for (const property of properties) {
         const batches = dealsInBatches(
-          ids,
-          providers[crm].dealsAtOnce,
+          await toRead(ids, property),
+          dealsAtOnce(providers[crm], property),
           (some) => call((access) => providers[crm].deals(access, some, property)),
           (deal) => log.warn('deal too large', { crm, account: accountId, deal }),
         )
@@ -127,7 +199,8 @@ export function createSearch(
             for (const { value, at } of reportedChanges(property, history)) {
               await breathe()
               if (at.getTime() > fromMs && at.getTime() <= beganMs - graceMs) {
-                events.push(eventOf({ accountId, dealId, property, value }, at))
+                const former = formerValue(history, { value, occurredAt: at })
+                events.push(eventOf({ accountId, dealId, property, value, former }, at))
               }
             }
           }

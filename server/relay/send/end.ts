@@ -82,7 +82,8 @@ export function createEnds({ database, providers, log, processId }: RelayParts) 
 
     /** Ends the deliveries of the same events to other users, if the channel has a message about them. */
     async endSaid(group: Group): Promise<void> {
-      count('ignored', 'said_in_channel', await endSaid(database, group))
+      const isShared = providers[group[0].crmId].readsAs === 'account'
+      count('ignored', 'said_in_channel', await endSaid(database, group, isShared))
     },
 
     async putOff(group: Group, options: PutOff): Promise<NextStep> {
@@ -186,7 +187,7 @@ export function createFailures({
     if (error.retryAfterMs !== undefined) {
       return await putOff([delivery], {
         afterMs: error.retryAfterMs,
-        reason: `${crm.provider}_rate_limited`,
+        reason: `${crm.provider}_${error.reason === 'budget' ? 'budget' : 'rate_limited'}`,
       })
     }
     return await retry([delivery], crm, `${crm.provider}_${error.reason ?? error.kind}`, error)

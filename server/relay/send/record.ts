@@ -89,16 +89,26 @@ export async function recordSent(
 
 /**
  * Ends the deliveries of these events to other users of the channel, if it has a message about the event. A user who has
- * chosen another channel meanwhile still gets the message there. @returns how many it ended.
+ * chosen another channel meanwhile still gets the message there.
+ * @param isShared whether the list of those users may show what was read of the deal for another one.
+ * @returns how many it ended.
  */
-export async function endSaid(database: Database, group: Group): Promise<number> {
+export async function endSaid(
+  database: Database,
+  group: Group,
+  isShared: boolean,
+): Promise<number> {
   const { channel } = group[0]
   const ended = await rowsOf(
     database,
     sql`update deliveries as other
-        set state = 'ignored', reason = 'said_in_channel', finished_at = now(), rule_id = said.rule_id,
+        set state = 'ignored', reason = 'said_in_channel', finished_at = now(), rule_id = said.rule_id${
+          isShared
+            ? sql`,
             deal_name = said.deal_name, deal_url = said.deal_url,
-            from_label = said.from_label, to_label = said.to_label
+            from_label = said.from_label, to_label = said.to_label`
+            : sql``
+        }
         from deliveries as said
         where said.event_id = other.event_id and said.channel = other.channel and said.state = 'sent'
           and other.id = any(array(

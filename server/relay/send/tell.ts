@@ -4,6 +4,7 @@
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
+import type { Providers } from '../../providers/provider.ts'
 import type { Candidate, ChangeReader, ReadBy } from '../decide/change.ts'
 import { decide } from '../decide/rules.ts'
 import type { DealDelivery, Delivery, Shown } from '../pick/delivery.ts'
@@ -40,10 +41,12 @@ interface Skipped {
 /** Creates the function that decides what the next message tells. It throws only if the database fails. */
 export function createTell({
   database,
+  providers,
   changes,
   ends,
 }: {
   database: Database
+  providers: Providers
   changes: ChangeReader
   ends: Pick<Ends, 'end'>
 }) {
@@ -61,6 +64,17 @@ export function createTell({
     by: ReadBy,
     { isDigest }: { isDigest: boolean },
   ): Promise<Decided> {
+    /** No rule needs its deal, or there is no such deal. One that is hidden from the user shows nothing in the list. */
+    function unread({ delivery, stage }: Candidate): Skipped {
+      const mayBeHidden = providers[by.crm.provider].readsAs === 'user'
+      return {
+        delivery: mayBeHidden
+          ? delivery
+          : { ...delivery, shown: shownOfValue({ ...delivery, stage }) },
+        reason: 'no_rule',
+      }
+    }
+
     const candidates: Candidate[] = []
     let mustWait: Decided['mustWait']
     let page: DeliveryPage = { deliveries: [first], last: undefined }
@@ -75,7 +89,7 @@ export function createTell({
       }
       candidates.push(...found.filter(({ possible }) => possible.length > 0))
       const needless = found.filter(({ possible }) => possible.length === 0)
-      if (!(await endSkipped(needless.map(skippedUnread)))) return { told: [], isLeased: false }
+      if (!(await endSkipped(needless.map(unread)))) return { told: [], isLeased: false }
       const isEnough = candidates.length >= enoughCandidates || pages === mostPages
       if (page.last === undefined || isEnough) break
       await nextTurn()
@@ -112,7 +126,7 @@ export function createTell({
       const { delivery } = candidate
       const nowMs = performance.now()
       const change = await changes.changeOf(some, by, nowMs)
-      if (change === undefined) return { ...skippedUnread(candidate), reason: 'no_such_deal' }
+      if (change === undefined) return { ...unread(candidate), reason: 'no_such_deal' }
       const afterMs = changes.lookAgainAt(delivery) - nowMs
       const decision = decide(change, new Set(delivery.ruleIds), { mayLookAgain: afterMs > 0 })
       if (decision.kind === 'look again') return { afterMs }
@@ -123,13 +137,5 @@ export function createTell({
       const entry = entryOf(change, decision, { occurredAt: delivery.occurredAt, atMs: Date.now() })
       return { delivery: withShown(shownOfEntry(entry)), entry }
     }
-  }
-}
-
-/** No rule needs its deal. */
-function skippedUnread({ delivery, stage }: Candidate): Skipped {
-  return {
-    delivery: { ...delivery, shown: shownOfValue({ ...delivery, stage }) },
-    reason: 'no_rule',
   }
 }

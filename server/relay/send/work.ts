@@ -51,7 +51,7 @@ export function createWork(dependencies: RelayParts) {
     ends,
     failures,
   })
-  const tellNext = createTell({ database, changes, ends })
+  const tellNext = createTell({ database, providers, changes, ends })
   const { end, endBacklog, putOff } = ends
   const { afterError } = failures
   const places = createPlaces()

@@ -1,0 +1,129 @@
+import type { ProviderSettings } from '../calls.ts'
+import { changedSince, dateIn } from '../crm-answers.ts'
+import type { CrmDeal } from '../deal.ts'
+import type { Crm, CrmAccess } from '../provider.ts'
+import type { DealProperty } from '../registry.ts'
+import {
+  changelogEntry,
+  closedAt,
+  dealFields,
+  historyOf,
+  isDeleted,
+  lastStageOf,
+  type PipedriveDeal,
+} from './fields.ts'
+import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
+
+const dealsAtOnce = 100
+/** Changelogs are read one by one, and these calls must end within ten seconds. */
+const historiesAtOnce = 10
+const foundAtOnce = '500'
+/** The newest entries, of all fields. Further pages would cost as much again. */
+const entriesAtOnce = 500
+/** Fewer deals cost less one by one. */
+const fewDeals = calls.deals.tokens / calls.deal.tokens
+
+export function createPipedriveDeals({ call }: PipedriveHttp, settings: ProviderSettings) {
+  async function readOne(access: CrmAccess, dealId: string): Promise<PipedriveDeal | undefined> {
+    const path = `v2/deals/${encodeURIComponent(dealId)}`
+    const answer = await ifVisible(call(access, 'deal', path, dealFields))
+    return answer === undefined || isDeleted(answer.data) ? undefined : answer.data
+  }
+
+  /** Reads those of the deals that the user may see. */
+  async function readMany(access: CrmAccess, dealIds: readonly string[]): Promise<PipedriveDeal[]> {
+    if (dealIds.length < fewDeals) {
+      const deals = await Promise.all(dealIds.map((id) => readOne(access, id)))
+      return deals.filter((deal) => deal !== undefined)
+    }
+    const path = `v2/deals?limit=${dealIds.length}&ids=${dealIds.map(encodeURIComponent)}`
+    const { data } = await call(access, 'deals', path, listOf(dealFields))
+    return data.filter((deal) => !isDeleted(deal))
+  }
+
+  async function withHistory(
+    access: CrmAccess,
+    deal: PipedriveDeal,
+    property: DealProperty | undefined,
+  ): Promise<CrmDeal> {
+    if (property === undefined) return dealOf(access, deal)
+    const path = `v1/deals/${deal.id}/changelog?limit=${entriesAtOnce}`
+    // The deal may have been deleted meanwhile.
+    const answer = await ifVisible(call(access, 'changelog', path, listOf(changelogEntry)))
+    return dealOf(access, deal, historyOf(property, deal, answer?.data ?? []))
+  }
+
+  return {
+    dealsAtOnce,
+    historiesAtOnce,
+    linksAtOnce: dealsAtOnce,
+
+    async deal(access, dealId, { history }) {
+      const deal = await readOne(access, dealId)
+      return deal && (await withHistory(access, deal, history))
+    },
+
+    async deals(access, dealIds, history) {
+      const deals = new Map<string, CrmDeal>()
+      for (const deal of await readMany(access, dealIds)) {
+        deals.set(String(deal.id), await withHistory(access, deal, history))
+      }
+      return deals
+    },
+
+    async linked(access, dealIds) {
+      const deals = await readMany(access, dealIds)
+      return new Set(deals.filter(isLinked).map(({ id }) => String(id)))
+    },
+
+    async changedDeals(access, since) {
+      const { found, ...changed } = await changedSince(since, async (cursor, learn) => {
+        const query = new URLSearchParams({
+          // Pipedrive's times are whole seconds.
+          updated_since: since.toISOString().replace(/\.\d+/, ''),
+          ...{ sort_by: 'update_time', sort_direction: 'asc', limit: foundAtOnce },
+          ...(cursor && { cursor }),
+        })
+        const shape = listOf(dealFields)
+        const { data, next } = await call(access, 'deals', `v2/deals?${query}`, shape, { learn })
+        return { found: data, lastAt: data.at(-1)?.update_time, after: next }
+      })
+      // A deal that changes meanwhile may be on two pages.
+      const deals = new Map(
+        found
+          .filter((deal) => !isDeleted(deal))
+          .map((deal) => [String(deal.id), dealOf(access, deal, lastStageOf(deal))]),
+      )
+      return { ...changed, ids: [...deals.keys()], deals }
+    },
+
+    dealUrl({ accountName }, dealId) {
+      const site = settings.standIn
+        ? settings.authorizeUrl.replace(/\/oauth\/authorize$/, '')
+        : `https://${accountName ?? 'app.pipedrive.com'}`
+      return `${site}/deal/${dealId}`
+    },
+  } satisfies Partial<Crm>
+}
+
+function dealOf(
+  { apiUrl }: CrmAccess,
+  deal: PipedriveDeal,
+  history: CrmDeal['history'] = [],
+): CrmDeal {
+  const { id, title, value, currency, owner_id } = deal
+  return {
+    id: String(id),
+    url: `${apiUrl}/deal/${id}`,
+    name: title,
+    // Pipedrive has no deal without a value.
+    amount: value ? String(value) : null,
+    currency,
+    ownerId: owner_id === null ? null : String(owner_id),
+    closeDate: dateIn(closedAt(deal) ?? deal.expected_close_date),
+    linked: isLinked(deal),
+    history,
+  }
+}
+
+const isLinked = ({ person_id, org_id }: PipedriveDeal) => person_id !== null || org_id !== null

@@ -1,0 +1,34 @@
+import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.ts'
+import type { SharedCounts } from '../limiter.ts'
+import type { Crm } from '../provider.ts'
+import { createPipedriveDeals } from './deals.ts'
+import { createPipedriveHttp, noScope } from './http.ts'
+import { createPipedriveOAuth } from './oauth.ts'
+import { createPipedriveNames } from './stages-and-owners.ts'
+import { createPipedriveSubscription } from './subscription.ts'
+import { createPipedriveWebhook } from './webhook.ts'
+
+export function createPipedrive(
+  settings: ProviderSettings,
+  timeouts: Timeouts = defaultTimeouts,
+  shared?: SharedCounts,
+): Crm {
+  const http = createPipedriveHttp(settings, timeouts, shared)
+  const { subscribe, unsubscribe } = createPipedriveSubscription(http, settings)
+  return {
+    inUse: settings.inUse,
+    standIn: settings.standIn,
+    readsAs: 'user',
+    // They cost as much as ten deals.
+    stagesFreshMs: 60 * 60_000,
+    ...createPipedriveOAuth(http, settings, timeouts, unsubscribe),
+    ...createPipedriveDeals(http, settings),
+    ...createPipedriveNames(http),
+    subscribe,
+    ...createPipedriveWebhook(settings),
+    brokenReasons: {
+      invalid_grant: 'the access was revoked',
+      [noScope]: 'a permission is missing',
+    },
+  }
+}

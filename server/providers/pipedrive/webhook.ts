@@ -1,0 +1,55 @@
+import { createHmac } from 'node:crypto'
+import * as v from 'valibot'
+import { credentialsIn, isSameSecret } from '../basic-auth.ts'
+import type { ProviderSettings } from '../calls.ts'
+import { jsonIn } from '../crm-answers.ts'
+import type { Crm, WebhookRefusal } from '../provider.ts'
+import { readBody } from './events.ts'
+
+type ReadHeader = (name: string) => string | undefined
+
+const id = v.pipe(v.union([v.number(), v.string()]), v.transform(String))
+const uninstallBody = v.object({ client_id: v.string(), company_id: id, user_id: id })
+
+/** The password of a company's webhooks. Nothing needs to be stored, and no company knows that of another one. */
+export const webhookPassword = (clientSecret: string, company: string) =>
+  createHmac('sha256', clientSecret).update(`webhook:${company}`).digest('base64url')
+
+/** Reads Pipedrive's webhooks: one edit each. Only the user and the password of Basic authentication protect them. */
+export function createPipedriveWebhook({
+  clientId,
+  clientSecret,
+  olderSecrets = [],
+}: ProviderSettings): Pick<Crm, 'webhookRefusal' | 'readWebhook' | 'uninstalledBy'> {
+  const secrets = [clientSecret, ...olderSecrets]
+
+  /** The company that a webhook's header names, or why it is refused. */
+  function senderIn(header: ReadHeader): { company?: string; why?: WebhookRefusal } {
+    const { user = '', password = '' } = credentialsIn(header('Authorization')) ?? {}
+    if (!/^\d{1,20}$/.test(user)) return { why: 'missing' }
+    const isOurs = secrets.some((secret) => isSameSecret(password, webhookPassword(secret, user)))
+    return isOurs ? { company: user } : { why: 'signature' }
+  }
+
+  return {
+    webhookRefusal: (header) => senderIn(header).why,
+
+    readWebhook({ header, body }) {
+      const sender = senderIn(header)
+      if (sender.why !== undefined) return { kind: 'not signed', why: sender.why }
+      const { company = sender.company, ...content } = readBody(jsonIn(body))
+      if (company !== sender.company) return { kind: 'not signed', why: 'signature' }
+      // Another answer than 2xx counts towards a ban, in which events are lost. So an unknown form gets one, too.
+      return { kind: 'events', items: 1, ...content }
+    },
+
+    uninstalledBy({ header, body }) {
+      const { user, password = '' } = credentialsIn(header('Authorization')) ?? {}
+      const isPipedrive =
+        user === clientId && secrets.some((secret) => isSameSecret(password, secret))
+      const { success, output } = v.safeParse(uninstallBody, isPipedrive ? jsonIn(body) : undefined)
+      if (!success || output.client_id !== clientId) return undefined
+      return { accountId: output.company_id, accountUserId: output.user_id }
+    },
+  }
+}

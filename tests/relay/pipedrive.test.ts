@@ -1,0 +1,210 @@
+import { expect, test, vi } from 'vitest'
+import { dealEvents } from '../../server/database/schema.ts'
+import {
+  ada,
+  authOf,
+  ben,
+  calls,
+  company,
+  connect,
+  edit,
+  newDeal,
+  outcomes,
+  post,
+  search,
+  shareCompany,
+  spentBy,
+  tell,
+  webhooks,
+} from './pipedrive-company.ts'
+import { ago, backend, day, minute, range, soon } from './shared.ts'
+
+await shareCompany()
+
+const all = ['deal-stage-changed', 'deal-closed', 'deal-stage-changed-orphan']
+type About = Record<string, unknown>
+const changelogs = () => calls.filter(({ path }) => path.endsWith('/changelog')).length
+/** What a user's list shows, as `deal: from → to`, the oldest change first. */
+const shown = async (userId: string) =>
+  (await backend.shown(userId)).map(
+    ({ dealName, fromLabel, toLabel }) => `${dealName}: ${fromLabel} → ${toLabel}`,
+  )
+const sent = (count: number) => Array<[string, null]>(count).fill(['sent', null])
+
+test('each edit is told once, though each webhook, a retry and a search tell of it', async () => {
+  const [a, b] = [await connect(ada, 'A'), await connect(ben, 'B')]
+  const deal = newDeal('Deal', ben)
+  const other = newDeal('Other', ben)
+  const edits: Array<[typeof deal, Parameters<typeof edit>[1], agoMs: number, about?: About]> = [
+    [deal, { stage_id: 11 }, 60 * minute],
+    // In one edit.
+    [deal, { stage_id: 12, status: 'won' }, 50 * minute],
+    [deal, { status: 'open' }, 40 * minute],
+    [deal, { status: 'lost' }, 30 * minute, { is_bulk_edit: true }],
+    [other, { status: 'lost' }, 30 * minute - 1, { is_bulk_edit: true }],
+    [deal, { value: 7 }, 25 * minute],
+  ]
+  for (const [of, change, agoMs, about] of edits) {
+    const previous = company.deals.edit(of, change, ago(agoMs)) ?? {}
+    const told = { data: of.data, previous }
+    for (const user of [ada, ben])
+      expect(await tell(user, told, { attempt: 1, ...about })).toBe(204)
+    // The last repetition, after 150 s.
+    expect(await tell(ada, told, { attempt: 4, ...about })).toBe(204)
+  }
+  const { data } = deal
+  const silent: Array<[object | null, object | null, About]> = [
+    [{ ...data, is_archived: true }, { is_archived: false }, {}],
+    [{ ...data, is_archived: false }, { is_archived: true }, {}],
+    [null, data, { action: 'delete' }],
+    [{ ...data, status: 'deleted' }, { status: 'lost' }, {}],
+    [data, { status: 'deleted' }, {}],
+    [{ ...data, status: 'deleted' }, { status: 'open' }, { merged_to_id: '9' }],
+    [{ ...data, stage_id: 13, status: 'open' }, { stage_id: 12 }, { merged_from_id: '9' }],
+  ]
+  for (const [now, previous, about] of silent) {
+    expect(await tell(ada, { data: now, previous }, about)).toBe(204)
+  }
+  const told = [
+    'Deal: Qualified → Contact made',
+    'Deal: Contact made → Won',
+    'Deal: Won → Demo',
+    'Deal: Demo → Lost',
+    'Other: Qualified → Lost',
+  ]
+  for (const id of [a, b]) {
+    expect(await outcomes(id, 5)).toEqual(sent(5))
+    expect(await shown(id)).toEqual(told)
+  }
+
+  // The webhooks lose this one. For it, the search reads all changes of the deal, and a webhook comes late.
+  const previous = edit(deal, { status: 'open' }, { at: ago(20 * minute), lost: true })
+  await search()
+  expect(changelogs()).toBeGreaterThan(0)
+  expect(await tell(ben, { data: deal.data, previous })).toBe(204)
+  for (const id of [a, b]) {
+    expect(await outcomes(id, 6)).toEqual(sent(6))
+    expect(await shown(id)).toEqual([...told, 'Deal: Lost → Demo'])
+  }
+})
+
+test('the search brings what a ban has lost, and reads the changes only of deals with news', async () => {
+  const b = await connect(ben, 'B')
+  const [known, twice, won] = ['Known', 'Twice', 'Won'].map((title) => newDeal(title, ben))
+  if (!known || !twice || !won) throw new Error('There is no deal.')
+  edit(known, { stage_id: 11 }, { at: ago(90 * minute) })
+  edit(won, { status: 'won' }, { at: ago(80 * minute) })
+  expect(await outcomes(b, 2)).toEqual(sent(2))
+
+  for (const webhook of webhooks.all.values()) webhook.bannedUntil = Date.now() + 30 * minute
+  edit(twice, { stage_id: 11 }, { at: ago(50 * minute) })
+  edit(twice, { stage_id: 12 }, { at: ago(40 * minute) })
+  edit(won, { status: 'open' }, { at: ago(30 * minute) })
+  edit(known, { value: 5 }, { at: ago(20 * minute) })
+  await search()
+  expect(await outcomes(b, 5)).toEqual(sent(5))
+  expect(await shown(b)).toEqual([
+    'Known: Qualified → Contact made',
+    'Won: Qualified → Won',
+    'Twice: Qualified → Contact made',
+    'Twice: Contact made → Demo',
+    'Won: Won → Qualified',
+  ])
+  expect(changelogs()).toBe(2)
+
+  for (const deal of [known, twice, won]) edit(deal, { value: 9 }, { at: ago(10 * minute) })
+  await search()
+  expect(changelogs()).toBe(2)
+  expect(await outcomes(b, 5)).toEqual(sent(5))
+})
+
+test('a stage change costs each user at most two tokens, and a search without changes at most twenty', async () => {
+  const people = [
+    { user: ada, id: await connect(ada, 'A', all) },
+    { user: ben, id: await connect(ben, 'B', all) },
+  ]
+  const deal = newDeal('Deal', ben)
+  // The rule about deals without contact and company looks twice.
+  deal.data = { ...deal.data, person_id: null }
+  edit(deal, { stage_id: 11 })
+  for (const { id } of people) expect(await outcomes(id, 1)).toEqual(sent(1))
+  const moves = [12, 13, 14, 10]
+  for (const [n, stage_id] of moves.entries()) {
+    calls.length = 0
+    edit(deal, { stage_id })
+    for (const { id, user } of people) {
+      expect(await outcomes(id, n + 2)).toEqual(sent(n + 2))
+      expect(spentBy(user)).toBeGreaterThan(0)
+      expect(spentBy(user)).toBeLessThanOrEqual(2)
+    }
+  }
+  // Several at once, which one message tells.
+  const some = range(1, 6).map((n) => newDeal(`Deal ${n}`, ben))
+  for (const each of some) each.data = { ...each.data, person_id: null }
+  calls.length = 0
+  for (const each of some) edit(each, { stage_id: 11 })
+  for (const { id, user } of people) {
+    expect(await outcomes(id, 11)).toEqual(sent(11))
+    expect(spentBy(user)).toBeLessThanOrEqual(2 * some.length)
+  }
+  await search()
+  calls.length = 0
+  const used = company.budget.used
+  await search()
+  for (const { user } of people) expect(spentBy(user)).toBeLessThanOrEqual(20)
+  // What the stand-in takes is what we count.
+  expect(company.budget.used - used).toBe(spentBy(ada) + spentBy(ben))
+})
+
+test('a preview of more than 1,000 deals costs at most 200 tokens', async () => {
+  const a = await connect(ada, 'A')
+  const { data } = newDeal('Deal', ada)
+  const time = new Date(ago(2 * day)).toISOString().replace('.000', '')
+  const times = { stage_id: 11, stage_change_time: time, update_time: time }
+  const deals = range(1, 1_200).map((id) => ({ data: { ...data, ...times, id }, changes: [] }))
+  vi.spyOn(company.deals, 'all').mockReturnValue(deals)
+  const before = spentBy(ada)
+  await vi.waitFor(async () => {
+    const preview = await backend.read(a, 'notifications/preview')
+    expect(preview).toMatchObject({ rules: { 'deal-stage-changed': 1_000 }, complete: false })
+  }, soon)
+  expect(spentBy(ada) - before).toBeLessThanOrEqual(200)
+})
+
+test('a webhook gets 204 if it is ours, whatever it says, and only after its event is stored', async () => {
+  const a = await connect(ada, 'A')
+  const deal = newDeal('Deal', ada)
+  const previous = edit(deal, { stage_id: 11 }, { lost: true })
+  const { data } = deal
+  const auth = authOf(company.about.company_id)
+  const stored = () => backend.database.$count(dealEvents)
+
+  const other = { company_id: 77, auth: authOf(77) }
+  const unknown = [
+    ...[{}, [], 'text', null, { meta: { entity: 'person' } }].map((body) => post(body, auth)),
+    tell(ada, { data: { ...data, stage_id: 'eleven' }, previous }),
+    // Of nobody.
+    tell(ada, { data, previous }, other),
+  ]
+  expect(await Promise.all(unknown)).toEqual(Array(unknown.length).fill(204))
+  const refused = [
+    tell(ada, { data, previous }, { auth: `${auth}x` }),
+    tell(ada, { data, previous }, { auth: authOf(77) }),
+    tell(ada, { data, previous }, { auth: `${company.about.company_id}:${authOf(77).slice(3)}` }),
+    tell(ada, { data, previous }, { auth: 'pipedrive-client:pipedrive-client-secret' }),
+  ]
+  expect(await Promise.all(refused)).toEqual(Array(refused.length).fill(401))
+  expect(await stored()).toBe(0)
+
+  const failing = vi
+    .spyOn(backend.database, 'transaction')
+    .mockRejectedValueOnce(new Error('The disk is full.'))
+  expect(await tell(ada, { data, previous })).toBeGreaterThanOrEqual(500)
+  failing.mockRestore()
+  expect(await tell(ada, { data, previous }, { attempt: 2 })).toBe(204)
+  expect(await stored()).toBe(1)
+  // A replay.
+  expect(await tell(ada, { data, previous }, { attempt: 2 })).toBe(204)
+  expect(await stored()).toBe(1)
+  expect(await outcomes(a, 1)).toEqual(sent(1))
+})

@@ -1,0 +1,431 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { eq, sql } from 'drizzle-orm'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { connections, crmAccounts, users } from '../../server/database/schema.ts'
+import { logTo } from '../../server/log.ts'
+import { createChecks } from '../../server/people/checks.ts'
+import type { Crm, Grant } from '../../server/providers/provider.ts'
+import { ProviderError } from '../../server/providers/provider-error.ts'
+import { newFolder } from '../database.ts'
+import { type Browser, hold, openBrowser, refusal, shareHarness } from './harness.ts'
+
+const harness = await shareHarness(() => ({ VITE_CRM_NAME: 'Pipedrive' }))
+const { database, vault } = harness
+const provider = 'pipedrive'
+const minute = 60_000
+const hour = 60 * minute
+const soon = { timeout: 20_000, interval: 20 }
+const failed = (stage: ProviderError['stage'], kind: ProviderError['kind'], reason?: string) =>
+  new ProviderError(provider, stage, kind, reason)
+
+/** A CRM that sends events only to whoever asks for them, and each user of which installs the app alone. */
+const calls = {
+  exchange: vi.fn<Crm['exchange']>(),
+  refresh: vi.fn<Crm['refresh']>(),
+  revoke: vi.fn<Crm['revoke']>(),
+  subscribe: vi.fn<NonNullable<Crm['subscribe']>>(),
+}
+const secret = 'Basic app:secret'
+const crm: Crm = {
+  ...harness.providers.pipedrive,
+  ...calls,
+  standIn: false,
+  authorizeUrl: ({ state }) => `https://crm.example/?state=${state}`,
+  names: async () => ({ accountName: 'acme.example' }),
+  brokenReasons: { invalid_grant: 'the access was revoked' },
+  uninstalledBy({ header, body }) {
+    if (header('Authorization') !== secret) return undefined
+    const { company, user } = JSON.parse(Buffer.from(body).toString())
+    return { accountId: company, accountUserId: user }
+  },
+}
+const providers = { ...harness.providers, pipedrive: crm }
+const app = harness.appWith({ providers })
+let user: Browser
+
+const grantOf = (user: string): Grant => ({
+  secrets: { accessToken: 'first', refreshToken: `refresh ${user}` },
+  accessExpiresAt: new Date(Date.now() + hour),
+  accountId: '7',
+  accountName: 'acme.example',
+  accountUserId: user,
+  grantId: `7:${user}`,
+  channelId: null,
+  channelName: null,
+})
+
+beforeEach(async () => {
+  await database.delete(crmAccounts)
+  user = openBrowser({ app, database })
+  harness.clock.now = new Date()
+  let tokens = 0
+  calls.subscribe.mockReset().mockResolvedValue(false)
+  calls.revoke.mockReset().mockResolvedValue()
+  calls.exchange.mockReset().mockImplementation(async ({ code }) => grantOf(code))
+  calls.refresh.mockReset().mockImplementation(async (secrets) => ({
+    secrets: { ...secrets, accessToken: `refreshed ${++tokens}` },
+    accessExpiresAt: new Date(Date.now() + hour),
+  }))
+})
+
+/** The user `who` of company 7 consents in this browser. */
+async function connect(one = user, who = '1'): Promise<Response> {
+  const begun = await one.send(`/api/${provider}/auth`)
+  const { searchParams } = new URL(begun.headers.get('Location') ?? '')
+  searchParams.set('code', who)
+  return await one.call(`/api/${provider}/callback?${searchParams}`)
+}
+
+async function row() {
+  const [only] = await database.select().from(connections)
+  if (only === undefined) throw new Error('There is no connection.')
+  return only
+}
+
+const change = (changes: { [Column in keyof typeof connections.$inferInsert]?: unknown }) =>
+  database.update(connections).set(changes as Partial<typeof connections.$inferInsert>)
+
+/** Runs the checks until `isDone`. */
+async function check(isDone: () => Promise<unknown>, pipedrive = crm): Promise<void> {
+  const sendLastAgain = async () => false
+  const log = logTo(() => {})
+  const checks = createChecks(
+    { database, vault, providers: { ...providers, pipedrive }, log, sendLastAgain },
+    { pollMs: 10, askAgainMs: 10 },
+  )
+  checks.start()
+  await vi.waitFor(isDone, soon)
+  // It waits for the check that has begun.
+  await checks.stop()
+}
+
+/** A connection that is as old as most, and is checked now. */
+async function checkOld(changes: Parameters<typeof change>[0] = {}) {
+  const connectedAt = new Date(Date.now() - 2 * hour)
+  await change({ connectedAt, checkedAt: new Date(0), ...changes })
+  await check(async () => expect((await row()).checkedAt.getTime()).toBeGreaterThan(0))
+  return await row()
+}
+
+const hoursAgo = (time: Date) => Math.round((Date.now() - time.getTime()) / hour)
+const late = 'Pipedrive may not tell Dealbell of changes at once. They then arrive within an hour.'
+
+describe('a callback', () => {
+  test('has the CRM send its events before it answers, and says nothing of them', async () => {
+    calls.subscribe.mockResolvedValue(true)
+    expect((await connect()).status).toBe(204)
+    expect(calls.subscribe).toHaveBeenCalledTimes(1)
+    expect(calls.subscribe.mock.lastCall?.[0]).toMatchObject({
+      accountId: '7',
+      accessToken: 'first',
+    })
+    const { account, ...status } = Object(await user.connected(provider))
+    expect(status).toEqual({ connected: true })
+  })
+
+  test('does not wait for long, and what comes late still counts', async () => {
+    const held = hold()
+    calls.subscribe.mockImplementation(async () => {
+      await held.wait()
+      throw failed('read', 'unreachable')
+    })
+    expect((await connect()).status).toBe(204)
+    expect((await row()).lateSince).toBeNull()
+    held.release()
+    await vi.waitFor(async () => expect((await row()).lateSince).not.toBeNull(), soon)
+  })
+
+  test('connects although the CRM cannot be asked, and the dashboard then says that events may be late', async () => {
+    calls.subscribe.mockRejectedValue(failed('read', 'refused', 'no_scope'))
+    expect((await connect()).status).toBe(204)
+    expect(await user.connected(provider)).toMatchObject({ connected: true, late })
+    expect((await row()).askAgainAt).toBeNull()
+    // A new consent is a new start.
+    calls.subscribe.mockResolvedValue(true)
+    expect((await connect()).status).toBe(204)
+    expect(await user.connected(provider)).not.toHaveProperty('late')
+  })
+
+  test('of another account begins a new search, one of the same goes on with the former', async () => {
+    const searchedUntil = new Date(Date.now() - hour)
+    const connectTo = async (accountId: string) => {
+      calls.exchange.mockResolvedValueOnce({ ...grantOf('1'), accountId, accountUserId: null })
+      expect((await connect()).status).toBe(204)
+      return (await row()).searchedUntil
+    }
+    await connectTo('7')
+    await change({ searchedUntil })
+    expect(await connectTo('7')).toEqual(searchedUntil)
+    expect(await connectTo('8')).toBeNull()
+  })
+
+  test('asks again with a new token if the first one does not count', async () => {
+    calls.subscribe.mockRejectedValueOnce(failed('read', 'unauthorized'))
+    expect((await connect()).status).toBe(204)
+    expect(calls.subscribe.mock.calls.map(([access]) => access.accessToken)).toEqual([
+      'first',
+      'refreshed 1',
+    ])
+    expect((await row()).lateSince).toBeNull()
+  })
+})
+
+test('somebody who installs the app in the CRM’s marketplace is not told that cookies are missing', async () => {
+  const answer = await user.call(`/api/${provider}/callback?code=1`)
+  expect(answer.headers.get('Dealbell-Person')).toBeNull()
+  expect(await refusal(answer)).toBe('400 exchange_refused')
+  expect(calls.exchange).not.toHaveBeenCalled()
+})
+
+describe('a check', () => {
+  beforeEach(async () => {
+    await connect()
+    calls.subscribe.mockClear()
+    await database.insert(crmAccounts).values({
+      crm: provider,
+      accountId: '7',
+      searchedUntil: new Date(),
+      searchAt: new Date(Date.now() + hour),
+    })
+  })
+  const searchInMinutes = async () => {
+    const [account] = await database.select().from(crmAccounts)
+    return Math.round(((account?.searchAt.getTime() ?? 0) - Date.now()) / minute)
+  }
+
+  test('that finds the subscription changes nothing', async () => {
+    const { lateSince, checkedAt } = await checkOld()
+    expect(calls.subscribe).toHaveBeenCalledTimes(1)
+    expect([lateSince, hoursAgo(checkedAt), await searchInMinutes()]).toEqual([null, 0, 60])
+  })
+
+  test('that had to subscribe again says so, has the account searched, and is made again after an hour', async () => {
+    calls.subscribe.mockResolvedValueOnce(true)
+    expect(hoursAgo((await checkOld()).checkedAt)).toBe(23)
+    expect(await user.connected(provider)).toMatchObject({ connected: true, late })
+    expect(await searchInMinutes()).toBe(3)
+    await checkOld()
+    expect(await user.connected(provider)).not.toHaveProperty('late')
+  })
+
+  test('leaves the lease of a search that is under way', async () => {
+    await database.update(crmAccounts).set({ searchAt: new Date(Date.now() + 1.5 * minute) })
+    calls.subscribe.mockResolvedValue(true)
+    await checkOld()
+    expect(await searchInMinutes()).toBeLessThanOrEqual(2)
+  })
+
+  test('of a new connection may subscribe it, if the callback died before', async () => {
+    calls.subscribe.mockResolvedValue(true)
+    const { lateSince, checkedAt } = await checkOld({ connectedAt: new Date() })
+    expect([lateSince, hoursAgo(checkedAt), await searchInMinutes()]).toEqual([null, 0, 60])
+    // But not if the callback has failed since: there may have been events.
+    expect(
+      (await checkOld({ connectedAt: new Date(), lateSince: new Date() })).lateSince,
+    ).not.toBeNull()
+    expect(await searchInMinutes()).toBe(3)
+  })
+
+  test.each(['refused', 'unreachable', 'nonsense'] as const)(
+    'that cannot subscribe (%s) keeps since when, breaks nothing, and is made again after an hour',
+    async (kind) => {
+      calls.subscribe.mockRejectedValue(failed('read', kind, 'invalid_grant'))
+      const first = await checkOld()
+      expect(hoursAgo(first.checkedAt)).toBe(23)
+      expect(first.lateSince).not.toBeNull()
+      expect(await checkOld()).toMatchObject({
+        lateSince: first.lateSince,
+        brokenSince: null,
+        askAgainAt: null,
+      })
+    },
+  )
+
+  test('does not wait until the account has calls to spare', async () => {
+    await checkOld()
+    expect(calls.subscribe.mock.lastCall?.[0]).toMatchObject({ urgency: 'fresh' })
+  })
+})
+
+describe('a start', () => {
+  const checkedAtOf = async (grantId: string) => {
+    const [only] = await database.select().from(connections).where(eq(connections.grantId, grantId))
+    return only?.checkedAt.getTime() ?? 0
+  }
+  beforeEach(async () => {
+    await connect()
+    await connect(openBrowser({ app, database }), '2')
+  })
+
+  test('has connections checked within an hour, because their subscriptions may have ended', async () => {
+    const checkedLately = Date.now() - 50 * minute
+    await change({ checkedAt: new Date(checkedLately) })
+    const isFirst = eq(connections.grantId, '7:1')
+    await change({ checkedAt: new Date(Date.now() - 2 * hour) }).where(isFirst)
+    const minutesUntilDue = async () =>
+      ((await checkedAtOf('7:1')) + 24 * hour - Date.now()) / minute
+    await check(async () => expect(await minutesUntilDue()).toBeLessThan(51))
+    expect(await minutesUntilDue()).toBeGreaterThan(-1)
+    // However often it starts.
+    expect(await checkedAtOf('7:2')).toBe(checkedLately)
+  })
+
+  test('has those of a stand-in checked at once, because it has forgotten all subscriptions', async () => {
+    await change({ checkedAt: sql`now()` })
+    calls.subscribe.mockClear()
+    const isDone = async () => expect(calls.subscribe).toHaveBeenCalledTimes(2)
+    await check(isDone, { ...crm, standIn: true })
+  })
+})
+
+describe('an uninstall in the CRM', () => {
+  const tell = (
+    who: object,
+    headers: Record<string, string> = { Authorization: secret },
+    to: Pick<typeof app, 'request'> = app,
+  ) =>
+    to.request(`/${provider}/callback`, {
+      method: 'DELETE',
+      headers: { 'Content-Type': 'application/json', ...headers },
+      body: JSON.stringify(who),
+    })
+  const own = { company: '7', user: '1' }
+  beforeEach(async () => {
+    await connect()
+    await change({ checkedAt: sql`now()` })
+  })
+  const isAsked = async () => hoursAgo((await row()).checkedAt) > 24
+
+  test('breaks the connection once a refresh proves it', async () => {
+    calls.refresh.mockRejectedValue(failed('refresh', 'refused', 'invalid_grant'))
+    expect((await tell(own)).status).toBe(204)
+    await check(async () => expect((await row()).brokenSince).not.toBeNull())
+    expect(await user.connected(provider)).toMatchObject({
+      connected: false,
+      reason: 'Pipedrive says that the access was revoked.',
+    })
+  })
+
+  test('that is told late or again changes nothing after the user has connected again', async () => {
+    await connect()
+    await change({ checkedAt: sql`now()` })
+    for (let time = 1; time <= 2; time++) {
+      expect((await tell(own)).status).toBe(204)
+      expect(await isAsked()).toBe(true)
+      await check(async () => expect(await isAsked()).toBe(false))
+    }
+    const { id: _, ...status } = Object(await user.connected(provider))
+    expect(status).toEqual({ connected: true, account: 'acme.example' })
+    expect(calls.revoke).not.toHaveBeenCalled()
+  })
+
+  test.each<[string, () => Promise<Response> | Response, string]>([
+    [
+      'with a wrong secret',
+      () => tell(own, { Authorization: 'Basic app:other' }),
+      '401 invalid_secret',
+    ],
+    ['without a secret', () => tell(own, {}), '401 invalid_secret'],
+    ['with a large body', () => tell({ ...own, more: 'x'.repeat(16 * 1024) }), '413 too_large'],
+  ])('%s is refused, and has nothing checked', async (_, send, code) => {
+    expect(await refusal(await send())).toBe(code)
+    expect(await isAsked()).toBe(false)
+  })
+
+  test('is told at the address of a page, which stays', async () => {
+    const folder = await newFolder()
+    await writeFile(join(folder, 'index.html'), 'the page')
+    const served = harness.appWith({ providers, dashboard: { folder, policy: '' } })
+    const path = `/${provider}/callback`
+    expect(await (await served.request(`${path}?code=1`)).text()).toBe('the page')
+    expect(await refusal(await served.request(path, { method: 'DELETE' }))).toBe(
+      '401 invalid_secret',
+    )
+    // A CRM that does not tell it has no such call.
+    const others = await served.request('/slack/callback', { method: 'DELETE' })
+    expect(await refusal(others)).toBe('405 method_not_allowed')
+  })
+
+  test('in its stand-in has the connection checked, too', async () => {
+    const pipedrive = { ...crm, standIn: true }
+    const played = harness.appWith({ providers: { ...providers, pipedrive } })
+    await database.delete(users)
+    await connect(openBrowser({ app: played, database }))
+    await change({ checkedAt: sql`now()` })
+    // The one with a real identity has no connection.
+    expect((await tell(own)).status).toBe(204)
+    expect(await isAsked()).toBe(false)
+    expect((await tell(own, undefined, played)).status).toBe(204)
+    expect(await isAsked()).toBe(true)
+  })
+
+  test.each([
+    { ...own, user: '2' },
+    { ...own, company: '8' },
+  ])('of somebody else (%j) has nothing of this user checked', async (who) => {
+    expect((await tell(who)).status).toBe(204)
+    expect(await isAsked()).toBe(false)
+  })
+})
+
+describe('a disconnect', () => {
+  beforeEach(async () => {
+    await connect()
+  })
+  const used = () => calls.revoke.mock.calls.map(([{ accessToken }]) => accessToken)
+
+  test('revokes with a token that counts, because only that deletes the webhook', async () => {
+    await user.disconnect(provider)
+    expect(used()).toEqual(['first'])
+    await connect()
+    await change({ accessExpiresAt: new Date() })
+    await user.disconnect(provider)
+    expect(used()).toEqual(['first', 'refreshed 1'])
+  })
+
+  test('revokes although the token can no longer be refreshed', async () => {
+    await change({ accessExpiresAt: new Date() })
+    calls.refresh.mockRejectedValue(failed('refresh', 'unreachable'))
+    expect((await user.disconnect(provider)).status).toBe(204)
+    expect(used()).toEqual(['first'])
+  })
+
+  test('does not wait for long, because the dashboard waits', async () => {
+    const held = hold()
+    calls.revoke.mockImplementation(() => held.wait())
+    expect((await user.disconnect(provider)).status).toBe(204)
+    expect(calls.revoke).toHaveBeenCalledTimes(1)
+    held.release()
+  })
+
+  test('revokes nothing if the user has connected again meanwhile', async () => {
+    await change({ accessExpiresAt: new Date() })
+    const held = hold()
+    const refresh = calls.refresh.getMockImplementation()
+    calls.refresh.mockImplementation(async (secrets) => {
+      await held.wait()
+      return (await refresh?.(secrets)) ?? Promise.reject(new Error('There is no refresh.'))
+    })
+    const disconnected = user.disconnect(provider)
+    await held.reached
+    expect((await connect()).status).toBe(204)
+    held.release()
+    expect((await disconnected).status).toBe(204)
+    expect(calls.revoke).not.toHaveBeenCalled()
+  })
+
+  test('is no part of connecting again: the new connection has the same grant', async () => {
+    expect((await connect()).status).toBe(204)
+    // Also if the new one could not be stored.
+    const row = await database.select().from(connections)
+    calls.exchange.mockImplementationOnce(async () => ({ ...grantOf('1'), unusable: 'unusable' }))
+    expect(await refusal(await connect())).toBe('502 exchange_refused')
+    expect(await database.select().from(connections)).toEqual(row)
+    expect(calls.revoke).not.toHaveBeenCalled()
+    // Of somebody else's grant, nothing is left.
+    calls.exchange.mockImplementationOnce(async () => ({ ...grantOf('3'), unusable: 'unusable' }))
+    expect(await refusal(await connect())).toBe('502 exchange_refused')
+    await vi.waitFor(() => expect(used()).toEqual(['first']), soon)
+  })
+})
