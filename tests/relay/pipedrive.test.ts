@@ -58,6 +58,7 @@ test('each edit is told once, though each webhook, a retry and a search tell of 
     [{ ...data, is_archived: false }, { is_archived: true }, {}],
     [null, data, { action: 'delete' }],
     [{ ...data, status: 'deleted' }, { status: 'lost' }, {}],
+    [{ ...data, status: 'open', is_deleted: true }, { status: 'lost', is_deleted: false }, {}],
     [data, { status: 'deleted' }, {}],
     [{ ...data, status: 'deleted' }, { status: 'open' }, { merged_to_id: '9' }],
     [{ ...data, stage_id: 13, status: 'open' }, { stage_id: 12 }, { merged_from_id: '9' }],
@@ -90,32 +91,44 @@ test('each edit is told once, though each webhook, a retry and a search tell of 
 
 test('the search brings what a ban has lost, and reads the changes only of deals with news', async () => {
   const b = await connect(ben, 'B')
-  const [known, twice, won] = ['Known', 'Twice', 'Won'].map((title) => newDeal(title, ben))
-  if (!known || !twice || !won) throw new Error('There is no deal.')
+  const titled = (title: string) => newDeal(title, ben)
+  const [known, twice, won, back] = [
+    titled('Known'),
+    titled('Twice'),
+    titled('Won'),
+    titled('Back'),
+  ] as const
   edit(known, { stage_id: 11 }, { at: ago(90 * minute) })
   edit(won, { status: 'won' }, { at: ago(80 * minute) })
-  expect(await outcomes(b, 2)).toEqual(sent(2))
+  edit(back, { stage_id: 11 }, { at: ago(70 * minute) })
+  expect(await outcomes(b, 3)).toEqual(sent(3))
 
   for (const webhook of webhooks.all.values()) webhook.bannedUntil = Date.now() + 30 * minute
   edit(twice, { stage_id: 11 }, { at: ago(50 * minute) })
   edit(twice, { stage_id: 12 }, { at: ago(40 * minute) })
   edit(won, { status: 'open' }, { at: ago(30 * minute) })
   edit(known, { value: 5 }, { at: ago(20 * minute) })
+  // Its stage is the one that is stored.
+  edit(back, { stage_id: 12 }, { at: ago(16 * minute) })
+  edit(back, { stage_id: 11 }, { at: ago(13 * minute) })
   await search()
-  expect(await outcomes(b, 5)).toEqual(sent(5))
+  expect(await outcomes(b, 8)).toEqual(sent(8))
   expect(await shown(b)).toEqual([
     'Known: Qualified → Contact made',
     'Won: Qualified → Won',
+    'Back: Qualified → Contact made',
     'Twice: Qualified → Contact made',
     'Twice: Contact made → Demo',
     'Won: Won → Qualified',
+    'Back: Contact made → Demo',
+    'Back: Demo → Contact made',
   ])
-  expect(changelogs()).toBe(2)
+  expect(changelogs()).toBe(3)
 
-  for (const deal of [known, twice, won]) edit(deal, { value: 9 }, { at: ago(10 * minute) })
+  for (const deal of [known, twice, won, back]) edit(deal, { value: 9 }, { at: ago(10 * minute) })
   await search()
-  expect(changelogs()).toBe(2)
-  expect(await outcomes(b, 5)).toEqual(sent(5))
+  expect(changelogs()).toBe(3)
+  expect(await outcomes(b, 8)).toEqual(sent(8))
 })
 
 test('a stage change costs each user at most two tokens, and a search without changes at most twenty', async () => {
