@@ -47,7 +47,6 @@ export const notKnownYet = ''
 interface CallOptions {
   method?: 'GET' | 'POST' | 'DELETE'
   body?: object
-  timeoutMs?: number | undefined
   learn?: (headers: Headers) => void
 }
 
@@ -87,7 +86,7 @@ export function createPipedriveHttp(
       name: keyof typeof calls,
       path: string,
       data: v.GenericSchema<unknown, Data>,
-      { method = 'GET', body, timeoutMs = timeouts.callMs, learn }: CallOptions = {},
+      { method = 'GET', body, learn }: CallOptions = {},
     ): Promise<{ data: Data; next: string | undefined }> {
       const { accountId, accessToken, apiUrl } = access
       const limiter = accountId === notKnownYet ? undefined : ofCompanies
@@ -95,7 +94,7 @@ export function createPipedriveHttp(
       const shape = v.object({ data, additional_data: v.nullish(nextPage) })
       const headers = { ...json, Authorization: `Bearer ${accessToken}` }
       const send = () => {
-        const options = { method, headers, ...(body && { json: body }), ...oneTry(timeoutMs) }
+        const options = { method, headers, ...(body && { json: body }), ...oneTry(timeouts.callMs) }
         const request = ky(`${apiUrl}/api/${path}`, options)
         return answerOf('pipedrive', 'read', shape, request, (headers, status) => {
           learn?.(headers)

@@ -1,4 +1,5 @@
 import * as v from 'valibot'
+import { waitAtMost } from '../../background.ts'
 import type { ProviderSettings, Timeouts } from '../calls.ts'
 import type { Crm, CrmAccess, Secrets } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
@@ -23,8 +24,8 @@ const me = v.object({
 })
 
 /** Reads who authorized, and the company's domain, which users know. @throws ProviderError */
-export async function readMe({ call }: PipedriveHttp, access: CrmAccess, timeoutMs?: number) {
-  const { data } = await call(access, 'me', 'v1/users/me', me, { timeoutMs })
+export async function readMe({ call }: PipedriveHttp, access: CrmAccess) {
+  const { data } = await call(access, 'me', 'v1/users/me', me)
   return { ...data, host: `${data.company_domain}.pipedrive.com` }
 }
 
@@ -49,7 +50,7 @@ export function createPipedriveOAuth(
   http: PipedriveHttp,
   settings: ProviderSettings,
   timeouts: Timeouts,
-  unsubscribe: (access: CrmAccess, timeoutMs: number) => Promise<void>,
+  unsubscribe: (access: CrmAccess) => Promise<void>,
 ): Pick<Crm, 'authorizeUrl' | 'exchange' | 'refresh' | 'revoke' | 'names'> {
   const { postOAuth } = http
   const accessOf = ({ accessToken, apiUrl }: Secrets): CrmAccess => ({
@@ -88,7 +89,8 @@ export function createPipedriveOAuth(
 
     async revoke(secrets) {
       // The revocation deletes the webhooks, too. But if it fails, they would stay.
-      await unsubscribe(accessOf(secrets), timeouts.revokeMs / 6).catch(() => undefined)
+      const deleted = unsubscribe(accessOf(secrets)).catch(() => undefined)
+      await waitAtMost(timeouts.revokeMs / 2, deleted)
       // Only with the refresh token, Pipedrive uninstalls the app for this user.
       const form = { token: secrets.refreshToken ?? secrets.accessToken }
       await postOAuth('revoke', form, 'revoke', v.unknown(), timeouts.revokeMs / 2)

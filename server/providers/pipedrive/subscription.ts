@@ -18,13 +18,6 @@ const webhook = v.looseObject({
 
 const anything = v.optional(v.unknown())
 
-interface Keeping {
-  /** Missing: no webhook is kept. */
-  wanted?: { name: string; subscription_url: string }
-  isNew?: true
-  timeoutMs?: number
-}
-
 /** Keeps exactly one webhook for each user who is connected. */
 export function createPipedriveSubscription(
   http: PipedriveHttp,
@@ -43,16 +36,18 @@ export function createPipedriveSubscription(
   }
 
   /**
-   * Deletes the user's webhooks but the oldest that is as wanted and works, and but a new one that seems to be neither.
+   * Deletes the user's webhooks but the oldest that is as wanted and works. If there is none, and one has just been made,
+   * keeps the newest: Pipedrive may show it in another way. @param wanted Missing: keeps none.
    * @returns whether there is one that is as wanted and works.
    */
   async function keepOne(
     access: CrmAccess,
     userId: number,
-    { wanted, isNew, timeoutMs }: Keeping,
+    wanted?: { name: string; subscription_url: string },
+    { isNew = false } = {},
   ): Promise<boolean> {
     const shape = listOf(webhook)
-    const { data } = await call(access, 'webhooks', 'v1/webhooks', shape, { timeoutMs })
+    const { data } = await call(access, 'webhooks', 'v1/webhooks', shape)
     const own = data
       .filter(({ name, user_id }) => name.startsWith(product) && user_id === userId)
       .sort((a, b) => a.id - b.id)
@@ -62,9 +57,10 @@ export function createPipedriveSubscription(
     )
     const last = isNew && kept === undefined ? own.at(-1) : undefined
     for (const { id } of own.filter((each) => each !== kept && each !== last)) {
-      const options = { method: 'DELETE', timeoutMs } as const
       // Another process may have deleted it. And another app may have one of the same name, which is not ours to delete.
-      await ifVisible(call(access, 'deleteWebhook', `v1/webhooks/${id}`, anything, options))
+      await ifVisible(
+        call(access, 'deleteWebhook', `v1/webhooks/${id}`, anything, { method: 'DELETE' }),
+      )
     }
     return kept !== undefined
   }
@@ -72,22 +68,22 @@ export function createPipedriveSubscription(
   const subscribe: Crm['subscribe'] = async (access) => {
     const { id } = await readMe(http, access)
     const wanted = webhookOf(access.accountId)
-    if (await keepOne(access, id, { wanted })) return false
+    if (await keepOne(access, id, wanted)) return false
     const options = { method: 'POST', body: wanted } as const
     await call(access, 'makeWebhook', 'v1/webhooks', anything, options)
     // Another tab or process may have made one, too.
-    await keepOne(access, id, { wanted, isNew: true })
+    await keepOne(access, id, wanted, { isNew: true })
     return true
   }
 
   return {
     subscribe,
 
-    /** Deletes all of the user's webhooks. @param timeoutMs for each call. @throws ProviderError */
-    async unsubscribe(access: CrmAccess, timeoutMs: number): Promise<void> {
-      const { id, company_id } = await readMe(http, access, timeoutMs)
+    /** Deletes all of the user's webhooks. @throws ProviderError */
+    async unsubscribe(access: CrmAccess): Promise<void> {
+      const { id, company_id } = await readMe(http, access)
       const ofCompany = { ...access, accountId: String(company_id) }
-      await keepOne(ofCompany, id, { timeoutMs })
+      await keepOne(ofCompany, id)
     },
   }
 }
