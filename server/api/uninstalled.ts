@@ -1,5 +1,5 @@
-// A CRM tells the app's redirect URI that a user has uninstalled the app there. That is a page of the dashboard, so the
-// call arrives only where this server serves the page. Anywhere else, the next check finds it out.
+// When a user uninstalls the app in the CRM, the CRM calls the app's redirect URI with DELETE. That is also the address
+// of a page. Where another host serves the page and does not pass DELETE on, the next check finds the uninstall.
 
 import { and, eq, inArray } from 'drizzle-orm'
 import { Hono } from 'hono'

@@ -28,7 +28,8 @@ export type Spend = (crm: CrmId, accountId: string, spending: Spending) => Promi
 
 /**
  * Creates the function that counts on a database. A day is one of UTC.
- * @param time is the database's clock. It is not now(), the start of the statement, before it waited for the row.
+ * @param time is the clock of the database. now() would be too early: a statement may wait for the row after its
+ * transaction has begun.
  */
 export function createBudgets(
   database: Database,

@@ -119,7 +119,7 @@ export async function connectionStatus(
   if (brokenReason === null || brokenSince === null) {
     const { name } = registry[provider]
     // The search finds them every hour (relay/search/).
-    const late = `${name} may not tell Dealbell of changes at once. They then arrive within an hour.`
+    const late = `Changes in ${name} may arrive up to an hour late.`
     return { connected: true, ...names, ...(lateSince !== null && { late }) }
   }
   const reason = refusalInWords(providers, provider, brokenReason)

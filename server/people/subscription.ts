@@ -1,5 +1,5 @@
-// Some CRMs send events only to whoever asks for them, and forget that after failures. So each connection of such a CRM is
-// asked about: after it was made, by each check (checks.ts), and within two hours after a start.
+// Some CRMs send events only to whoever asks for them, and forget that after failures. So the server looks for each
+// connection's webhook: after the connection was made, in each check (checks.ts), and within two hours after a start.
 
 import { and, eq, gt, inArray, lt, sql } from 'drizzle-orm'
 import { batchRows, inBatches } from '../database/batches.ts'
@@ -12,9 +12,12 @@ import { crmIds, usedOf } from '../providers/registry.ts'
 import type { CrmConnection } from './access-token.ts'
 import { againAfter, checkEvery, checkSoon, isSame } from './refusals.ts'
 
-/** In a connection's first minutes, no event is missing if nothing has sent it before. */
+/** A connection is new for so long. If its webhook is made only now, the user has missed nothing. */
 const newForMs = 10 * 60_000
-/** A start has the checks made within this time. It ends before a check that has just begun (refusals.ts, checkSoon). */
+/**
+ * A start spreads the checks over this time. It is under an hour: else `checkSoon` would take some of them for checks
+ * that are under way (refusals.ts).
+ */
 const spreadMinutes = 50
 
 /** Creates the function that makes sure that the CRM sends a connection's events to this server. */
@@ -30,7 +33,7 @@ export function createSubscribe({
   /**
    * @param isNew whether the connection has just been made.
    * @returns whether events may be late, so that the connection should be checked again soon.
-   * @throws ProviderError if the access token does not count. Whoever made it can make another one.
+   * @throws ProviderError if the CRM refuses the access token. The caller can refresh it.
    */
   return async function subscribe(
     connection: CrmConnection,
@@ -43,7 +46,7 @@ export function createSubscribe({
     const late = (since: Date | null | ReturnType<typeof sql>) =>
       database.update(connections).set({ lateSince: since }).where(isSame(connection))
     try {
-      // Without it, each of the account's events costs a search. So it does not wait until the account has calls to spare.
+      // Without the webhook, only searches find the user's changes. So it does not wait for calls to spare.
       const isMade = await crm.subscribe({ ...access, urgency: 'fresh' })
       if (isMade) log('subscribed', { connection: id, provider })
       if (!isMade || (isNew && lateSince === null)) {
@@ -51,7 +54,8 @@ export function createSubscribe({
         return false
       }
       await late(sql`now()`)
-      // A search leaves the last two minutes to webhooks (relay/search/). One that is under way has its lease here.
+      // A search skips the changes of the last two minutes (relay/search/), so it begins in three. An earlier time
+      // stays.
       await database
         .update(crmAccounts)
         .set({ searchAt: sql`least(${crmAccounts.searchAt}, now() + interval '3 minutes')` })
@@ -67,9 +71,9 @@ export function createSubscribe({
 }
 
 /**
- * Has the connections checked within an hour whose CRM may send events to another address, or to none any more: API_URL
- * may have changed, and an absence may have ended what the CRM sends. Each check costs the account some calls, so they do
- * not come at once, and those checked within the last hour wait, however often a server starts.
+ * After a start, webhooks may be missing or have an old address: API_URL may have changed, or the CRM has given up. So
+ * the connections are checked within an hour. Checks cost calls, so they do not come at once. Those of the last hour
+ * wait, so many starts cost no more.
  */
 export async function checkSubscriptions(
   database: Database,
@@ -84,7 +88,7 @@ export async function checkSubscriptions(
   if (standIns.length > 0) await checkSoon(database, inArray(provider, standIns))
   const hoursAgo = (hours: number) => sql`now() - make_interval(hours => ${hours})`
   const dueSoon = sql`${hoursAgo(checkEvery)} + random() * make_interval(mins => ${spreadMinutes})`
-  // The others are due within an hour, or are under way.
+  // Not those that are due within an hour or under way. Those of the last hour are left to the second time (checks.ts).
   const waiting = and(
     gt(checkedAt, hoursAgo(checkEvery - againAfter)),
     lt(checkedAt, hoursAgo(againAfter)),

@@ -24,7 +24,7 @@ export function dateIn(value: string | null | undefined): Date | undefined {
   return date.getTime() > 0 && date.getUTCFullYear() < 2200 ? date : undefined
 }
 
-/** The number in a header. Undefined if there is none, or none that counts something. */
+/** The number in a header. Undefined if there is none, or a negative one. */
 export function countIn(headers: Headers, name: string): number | undefined {
   const header = headers.get(name)
   const value = header === null || header.trim() === '' ? Number.NaN : Number(header)
@@ -146,8 +146,8 @@ export async function changedSince<Found>(
     found.push(...page.found)
     const until = page.lastAt === undefined ? since : new Date(page.lastAt)
     after = page.after ?? undefined
-    // A bulk edit gives many deals the same time. Only then turn the page: a deal that changes
-    // meanwhile moves to the end, and another one would move to a page that we have read.
+    // Read the next page only if all deals of this one have the same time, as after a bulk edit. Else a deal could be
+    // missed: one that changes meanwhile moves to the end, and another one to a page that was read.
     if (after === undefined || until > since) {
       return { found, at: at ?? new Date(), until, complete: after === undefined }
     }

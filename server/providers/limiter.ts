@@ -18,7 +18,7 @@ export type SpendShared = (
 export interface SharedCounts {
   /** Without it, this process is the only one. */
   countCall?: CountSharedCall | undefined
-  /** Without it, this process is the only one, and a start forgets the day. */
+  /** Without it, days have no limit. */
   spend?: SpendShared | undefined
 }
 
@@ -67,19 +67,22 @@ export interface Limit {
 const longestQueueMs = 1_500
 /** When the relay tries again if the database took longer than that to count a call. */
 const slowMs = 1_000
-/** How much closer together two processes' calls may arrive than they were counted. */
+/** Calls of two processes may arrive closer together than they were counted, by at most this time. */
 const arrivalMs = 500
 /** If other programs used so many calls that only this share of the limit is left, calls wait. */
 const almostNone = 0.05
 const almostNoneMs = 1_000
 /** This share of a day's budget is kept for fresh events. */
 const keptForFresh = 0.2
-/** What the CRM says of the day is stored if it differs so much from what is known. Else each call would write twice. */
+/**
+ * What the CRM says is left of a day is stored if it differs from our count by this share of the budget. Else each call
+ * would write twice.
+ */
 const ofNote = 0.01
 /** The pause after a 429 that names no wait. Each further one is four times as long, so that a day without budget costs few calls. */
 const firstPauseMs = 2_000
 const pauseGrowth = 4
-/** After a pause, one call asks whether it is over. It ends within this time. */
+/** After a pause, one call shows whether the CRM answers again. The others wait for it, but not longer than this. */
 const askingMs = 10_000
 /** More accounts than this process can call within an interval. */
 const mostAccounts = 20_000
@@ -112,7 +115,7 @@ export function createCallLimiter(
     now: () => performance.now(),
     wait: delay,
   },
-  { countCall, spend = spendAlone() }: SharedCounts = {},
+  { countCall, spend }: SharedCounts = {},
 ) {
   const { crm, dayTokens } = limit
   const accounts = createCache<Account>(mostAccounts)
@@ -144,10 +147,11 @@ export function createCallLimiter(
 
   /** Counts what a call costs. @throws ProviderError if what is left is kept for fresh events. */
   async function pay(accountId: string, account: Account, urgency: Urgency, tokens: number) {
-    if (dayTokens === undefined) return
+    if (dayTokens === undefined || spend === undefined) return
     const keep = urgency === 'fresh' ? undefined : keptForFresh
     let day = await spend(crm, accountId, { tokens, keep, most: dayTokens })
-    // The CRM's day may begin at another time than ours. So now and then, a call asks what is left.
+    // By our count, enough is left, but not by what the CRM said. Its day may have begun at another time. So now and
+    // then, one call is made, and its answer says what is left.
     const isLeft = day.most - day.spent - tokens >= day.most * keptForFresh
     if (!day.counted && isLeft && now() - account.heardAt >= longestWaitMs) {
       account.heardAt = now()
@@ -159,10 +163,11 @@ export function createCallLimiter(
     throw new ProviderError(crm, 'read', 'unreachable', 'budget', ms)
   }
 
-  /** Stores what the CRM says of the day, if that is of note. An error is no matter: the next answer says it again. */
+  /** Stores what the CRM says of the day, if it is new. If that fails, the next answer says it again. */
   async function hear(accountId: string, account: Account, heard: Day): Promise<void> {
     const { day } = account
-    if (dayTokens === undefined || (heard.most ?? heard.left) === undefined) return
+    const isSaid = (heard.most ?? heard.left) !== undefined
+    if (dayTokens === undefined || spend === undefined || !isSaid) return
     account.heardAt = now()
     const most = heard.most ?? day?.most ?? dayTokens
     const isKnown =
@@ -204,7 +209,7 @@ export function createCallLimiter(
         }
         await wait(ms)
       }
-      // Before the payment, which takes time: other calls must not find the same room meanwhile.
+      // It is counted before it is paid: other calls must not find the same room meanwhile.
       const madeAt = now()
       account.made.push(madeAt)
       const asks = account.refusals > 0
@@ -225,10 +230,13 @@ export function createCallLimiter(
       }
     },
 
-    /** Learns the limit, and how much of it is left, from the headers of an answer that is no 429. Refusals end with it. */
+    /**
+     * Learns the limit, and how much of it is left, from the headers of an answer other than 429. If a call asks after
+     * a pause, the pause is over.
+     */
     learn(accountId: string, headers: Headers): void {
       const account = accountOf(accountId)
-      // The answer to a call that was made before the refusal says nothing about the pause.
+      // Only while a call asks, an answer ends the pause. Those that arrive before it asks are of older calls.
       if (account.isAsking) {
         account.pausedUntil = now()
         account.refusals = 0
@@ -239,7 +247,8 @@ export function createCallLimiter(
 
     /**
      * Says that a call was answered with 429: learns from its headers, and pauses the account.
-     * @returns for how long, in ms: as long as Retry-After says, or the longer, the more 429 came one after another.
+     * @returns the rest of the pause, in ms. It lasts as long as Retry-After says. Without that, each further 429 makes it
+     * longer.
      */
     refused(accountId: string, headers: Headers): number {
       const account = accountOf(accountId)
@@ -269,30 +278,5 @@ export function createCallLimiter(
 
   function pause(account: Account, ms: number): void {
     account.pausedUntil = Math.max(account.pausedUntil, now() + ms)
-  }
-}
-
-/** Counts a day in this process alone. */
-function spendAlone(): SpendShared {
-  const dayMs = 24 * 60 * 60_000
-  const days = new Map<string, Spent & { number: number }>()
-  return async (_, accountId, { tokens, keep = Number.NEGATIVE_INFINITY, most, heard = {} }) => {
-    const time = Date.now()
-    const number = Math.floor(time / dayMs)
-    const untilMidnightMs = (number + 1) * dayMs - time
-    const known = days.get(accountId)
-    const today = known?.number === number ? known : undefined
-    const before = heard.left ?? today?.remaining ?? null
-    const day = {
-      ...{ number, counted: true, untilMidnightMs, most: heard.most ?? known?.most ?? most },
-      spent: (today?.spent ?? 0) + tokens,
-      remaining: before === null ? null : before - tokens,
-    }
-    const left = Math.min(day.most - day.spent, day.remaining ?? Number.POSITIVE_INFINITY)
-    if (today !== undefined && left < day.most * keep) {
-      return { ...today, counted: false, untilMidnightMs }
-    }
-    days.set(accountId, day)
-    return day
   }
 }

@@ -100,16 +100,19 @@ export interface CrmAccess {
   urgency: Urgency
   /** The base address of the account's API, where each account has its own. */
   apiUrl?: string | undefined
-  /** Who may share what is read: all with the same value. By default, those of the same account. */
+  /** Connections with the same value share what is read. The default is the account's id. */
   sharedBy?: string
   /** False: the account does not let the app read the names of owners. Undefined: not known. */
   mayReadOwners?: boolean | undefined
 }
 
-/** What a CRM must implement. Every call ends within ten seconds, after its wait for the limit. */
+/**
+ * What a CRM must implement. Each request to the CRM ends within ten seconds, after its wait for the limit. A call
+ * needs a few requests at most, one after another.
+ */
 export interface Crm extends Provider {
   /**
-   * Whose eyes a token has. `account`: every token of an account sees all its deals, so one read serves all users.
+   * What a token can read. `account`: every token of an account sees all its deals, so one read serves all users.
    * `user`: a token sees what its user may see, so what was read with it is never shown to another user.
    */
   readonly readsAs: 'account' | 'user'

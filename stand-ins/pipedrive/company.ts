@@ -6,7 +6,6 @@ import { forgetOldest, StandInTokens } from '../tokens.ts'
 export interface PipedriveCompany extends StandInOptions {
   /** What the API says of the company. */
   about: { company_id: number; company_name: string; company_domain: string }
-  /** The app's callback address. */
   redirectUri: string
   /** The path of the page with the deals. */
   list: string
@@ -103,7 +102,6 @@ interface NewDeal {
 }
 
 const never = null as string | null
-/** What is the same for all new deals. */
 const always = {
   currency,
   status: 'open' as 'open' | 'won' | 'lost',

@@ -13,7 +13,7 @@ const accessLifetimeS = 3599
 /** Pipedrive takes the scopes from the app's settings. A user accepts all or none. */
 const scopes = ['deals:read', 'users:read', 'recents:read', 'webhooks:full', 'base']
 
-/** @param uninstall ends what Dealbell has of a user. */
+/** @param uninstall deletes a user's tokens and webhooks. */
 export function createPipedriveOAuth(
   company: PipedriveCompany,
   uninstall: (user: StandInUser) => void,
@@ -24,7 +24,7 @@ export function createPipedriveOAuth(
   const basic = `Basic ${Buffer.from(app).toString('base64')}`
   const userOf = (id: string | undefined) => users.find((user) => `${user.id}` === id) ?? users[0]
 
-  /** Answers a call that the app does not make. In the body, its credentials are allowed, too. */
+  /** Refuses a call without the app's credentials. They may be in the header or in the body. */
   const fromAppOnly: MiddlewareHandler = async (c, next) => {
     const { client_id, client_secret } = await formFields(c)
     const isApp = c.req.header('Authorization') === basic || `${client_id}:${client_secret}` === app
@@ -98,7 +98,7 @@ export function createPipedriveOAuth(
         }
         return c.body(null, 200)
       })
-      // The Marketplace knows nothing of a state.
+      // An installation from the Marketplace has no state.
       .post('/install', notFromAnotherSite, async (c) => {
         const { user } = await formFields(c)
         return c.redirect(`${redirectUri}?code=${codes.issue(userOf(user))}`, 303)

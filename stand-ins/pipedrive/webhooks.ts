@@ -3,12 +3,12 @@ import * as v from 'valibot'
 import { isLoopback } from '../../server/http/origin.ts'
 import { type DealData, maySee, type PipedriveCompany, type StandInUser } from './company.ts'
 
-/** After the first try. */
+/** The wait before each repetition. */
 const repeatAfterMs = [3_000, 30_000, 150_000]
 /** So many first tries that fail end in a ban. */
 const failuresOfBan = 10
 const banMs = 30 * 60_000
-/** Each delivery lasts up to three minutes. Further events are lost. */
+/** A delivery lasts up to four minutes. If so many are under way, further events are lost. */
 const maxDeliveries = 500
 
 /** What makes a webhook. Only those for deals of this version are played. */
@@ -36,7 +36,6 @@ export interface StandInWebhook extends v.InferOutput<typeof webhookBody> {
 /** The webhooks of all users. They are lost when the server stops. */
 export class StandInWebhooks {
   readonly #company: PipedriveCompany
-  /** By their ids. */
   readonly all = new Map<number, StandInWebhook>()
   #nextId = 1
   #deliveries = 0

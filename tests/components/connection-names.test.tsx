@@ -24,7 +24,7 @@ test.each([
 })
 
 test('a connection of which messages may be late says so to everybody, but only while it is connected', async () => {
-  const late = 'HubSpot may not tell Dealbell of changes at once.'
+  const late = 'Changes in HubSpot may arrive up to an hour late.'
   const account = 'acme.example'
   openApp()
   answerStatus('hubspot', { connected: true, account, late })

@@ -7,7 +7,6 @@ const rule = (page: Page, when: string) => page.getByLabel(`Notify me when ${whe
 /** The messages in the activity. */
 const rows = (page: Page) => page.getByRole('listitem').filter({ has: page.getByRole('time') })
 
-/** Looks at a page of the stand-in. */
 async function look(page: Page) {
   await expectNoFinding(page, page.url())
   const needed = await page.evaluate(() => document.documentElement.scrollWidth)
@@ -116,7 +115,7 @@ for (const { chat, allow, link, colorScheme } of [
   })
 }
 
-/** Pipedrive's own pages know nothing of Dealbell's state. */
+/** Installs and uninstalls from Pipedrive's side, without an OAuth state. */
 async function uninstallAndInstall(page: Page, deals: Page) {
   await button(deals, 'Uninstall for Ada Admin').click()
   const why = page.getByText(/^Not connected since .*: Pipedrive says that the access was revoked/)
@@ -138,7 +137,7 @@ async function uninstallAndInstall(page: Page, deals: Page) {
     data: { client_id: 'dealbell-stand-in-pipedrive', company_id: 5300001, user_id: 6001 },
   })
   await expect(told).toBeOK()
-  const late = page.getByText('Pipedrive may not tell Dealbell of changes at once.')
+  const late = page.getByText('Changes in Pipedrive may arrive up to an hour late.')
   await reloadUntil(page, late)
   await button(deals, 'Renew').click()
   await button(page, 'Disconnect Pipedrive').click()

@@ -125,7 +125,7 @@ test('a message for several users of a channel is told by one who may see the de
   expect(await toldTo(b)).not.toMatch(hidden)
 })
 
-test('the hourly search and the preview see with the eyes of each user', async () => {
+test('the hourly search and the preview show each user only their own deals', async () => {
   const b = await connect(ben, 'B')
   const a = await connect(ada, 'A')
   const lost = { at: ago(30 * minute), lost: true }

@@ -139,13 +139,13 @@ describe('a CRM that names no wait', () => {
   })
 })
 
-describe.each(['memory', ...databaseKinds] as const)('of a day, counted in %s,', (kind) => {
-  let open: OpenDatabase | undefined
+describe.each(databaseKinds)('of a day, counted in %s,', (kind) => {
+  let open: OpenDatabase
   beforeAll(async () => {
     vi.useRealTimers()
-    if (kind !== 'memory') open = await openTestDatabase(kind)
+    open = await openTestDatabase(kind)
   })
-  afterAll(() => open?.close())
+  afterAll(() => open.close())
 
   type Limiter = typeof limiter
   let one: Limiter
@@ -160,7 +160,6 @@ describe.each(['memory', ...databaseKinds] as const)('of a day, counted in %s,',
     vi.useFakeTimers({ toFake: ['Date'], now: Date.UTC(2026, 4, 5, 12) })
     accountId++
     const newProcess = () => {
-      if (open === undefined) return createCallLimiter(pipedriveLimit, clock)
       const time = () => sql`${new Date().toISOString()}::timestamptz`
       const budgets = createBudgets(open.database, time)
       const spend: typeof budgets = (...spending) => {
@@ -171,7 +170,7 @@ describe.each(['memory', ...databaseKinds] as const)('of a day, counted in %s,',
       return createCallLimiter(pipedriveLimit, clock, { spend })
     }
     one = newProcess()
-    other = kind === 'memory' ? one : newProcess()
+    other = newProcess()
     asked = []
     isDown = false
   })
@@ -256,8 +255,7 @@ describe.each(['memory', ...databaseKinds] as const)('of a day, counted in %s,',
     expect(await spend(1, 'fresh')).toMatchObject({ reason: 'rate_limited', retryAfterMs: 10_000 })
   })
 
-  const testStored = test.runIf(kind !== 'memory')
-  testStored('costs one statement for each call, and one if others have spent much', async () => {
+  test('costs one statement for each call, and one if others have spent much', async () => {
     for (let calls = 1; calls <= 20; calls++) {
       await spend(10, 'fresh', calls % 2 === 0 ? one : other)
       // Somebody else spends one token meanwhile.
@@ -270,7 +268,7 @@ describe.each(['memory', ...databaseKinds] as const)('of a day, counted in %s,',
     expect(asked).toHaveLength(22)
   })
 
-  testStored('needs no database that stores what the CRM says', async () => {
+  test('needs no database that stores what the CRM says', async () => {
     await spend(10)
     isDown = true
     await hear(30_000, 1_000)

@@ -19,7 +19,7 @@ import { complaintsOfAnswer, complaintsOfCall, describedCall } from '../pipedriv
 import { type Answer, openProvider, page, shortTimeouts } from './open-provider.ts'
 
 // What Pipedrive's documents of version 2 say about calls, answers and webhooks. Each call and answer here is compared
-// with its own OpenAPI description, but for answers that are unlike it on purpose.
+// with Pipedrive's OpenAPI description, except answers that are marked as `unlike`.
 let server: Awaited<ReturnType<typeof openProvider>>
 let pipedrive: Crm
 let spent: number[] = []
@@ -199,7 +199,7 @@ describe('an event of Pipedrive is', () => {
     )
   })
 
-  test('the same from the webhook of each user and in each try, and no other edit is', () => {
+  test('one, with the same key, from the webhook of each user and in each try', () => {
     const key = (...edit: Parameters<typeof change>) => Object(eventsIn(change(...edit)))[0].key
     const first = key({}, { stage_id: 1 })
     const again = { id: '9', webhook_id: '9', webhook_owner_id: '9', attempt: 2 }
@@ -1021,7 +1021,7 @@ describe('Pipedrive is called for', () => {
     })
   })
 
-  test('the name of the account, which a domain must be', async () => {
+  test('the name of the account, which must be a domain', async () => {
     server.answers = { '/users/me': found(me) }
     expect(await pipedrive.names(access())).toEqual({ accountName: 'acme.pipedrive.com' })
     server.answers = { '/users/me': found({ ...me, company_domain: 'evil.example/' }) }
@@ -1045,7 +1045,7 @@ describe('an answer of Pipedrive', () => {
     ['is hidden', refused(403, 'Forbidden')],
     ['is gone', refused(410, 'Gone')],
     ['was deleted', found({ ...deal, is_deleted: true })],
-    ['has the status', found({ ...deal, status: 'deleted' })],
+    ['has the status `deleted`', found({ ...deal, status: 'deleted' })],
   ])('says that a deal %s', async (_, answer) => {
     server.answers = { '/deals/1': answer }
     expect(await readOne()).toBeUndefined()
@@ -1073,7 +1073,7 @@ describe('an answer of Pipedrive', () => {
     expect(callsMade()).toHaveLength(1)
   })
 
-  test('without the scope ends a connection with words', () => {
+  test('without the scope has a reason in words', () => {
     expect(pipedrive.brokenReasons).toHaveProperty('scope_and_url_mismatch')
   })
 
@@ -1101,7 +1101,7 @@ describe('an answer of Pipedrive', () => {
     expect(await pipedrive.stages({ ...access(), accountId: '6' })).toEqual([])
   })
 
-  test('with late headers and a body that stalls ends', async () => {
+  test('that stalls ends after the timeout', async () => {
     pipedrive = create(shortTimeouts)
     server.answers = { '/oauth/token': { stalls: true, status: 400 }, '/deals/1': { stalls: true } }
     for (const call of [refresh, readOne]) {

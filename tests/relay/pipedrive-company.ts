@@ -48,7 +48,6 @@ interface Call {
 export let company: PipedriveCompany
 export let ada: StandInUser
 export let ben: StandInUser
-/** Ada's webhook and Ben's. */
 export let webhooks: StandInWebhooks
 /** What reached Pipedrive's API, in order. */
 export const calls: Call[] = []
@@ -155,7 +154,6 @@ export async function connect(
       channel,
       chatSecrets: { accessToken: 'xoxb-secret' },
     },
-    // One after the other.
     new Date(ago(4 * day) + (await backend.database.$count(connections)) * second),
   )
   await backend.database.insert(rules).values({ userId, ruleIds, savedAt: new Date() })

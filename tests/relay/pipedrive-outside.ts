@@ -9,7 +9,7 @@ export interface PipedriveDeal {
   linked?: boolean
   /** Where it has moved, and when by Pipedrive's clock, in ms since 1970: in its fields, and in its changelog. */
   moved?: { to: 'next' | 'w1'; at: number; inHistoryAt: number }
-  /** A list does not have its change before this time. */
+  /** Before this time, a list of changed deals lacks the deal. */
   listedAtMs?: number
 }
 
@@ -30,7 +30,6 @@ export interface PipedriveWebhook {
 
 export interface PipedriveCall {
   method: string
-  /** The path and the query. */
   path: string
   /** What a Bearer token, a refresh token or a code is. */
   token: string
@@ -44,7 +43,6 @@ export interface PipedriveAnswer {
   headers?: Record<string, string>
 }
 
-/** A token of any kind names the company and the user. */
 const ofPipedriveToken = /-(\d+)-(\d+)-\d+$/
 export const pipedrivePath = '/pipedrive'
 
@@ -224,7 +222,7 @@ export function createPipedriveOutside(base: string) {
     uninstall,
     remove,
     answer,
-    /** The request by which Pipedrive tells the owner of a webhook of a deal's move. */
+    /** The request that Pipedrive sends to a webhook when a deal moves. */
     eventFor(webhook: PipedriveWebhook, dealId: number) {
       const { company, user_id, id, http_auth_user, http_auth_password } = webhook
       const { moved } = deals.get(dealId) ?? {}

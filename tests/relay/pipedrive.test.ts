@@ -37,7 +37,6 @@ test('each edit is told once, though each webhook, a retry and a search tell of 
   const other = newDeal('Other', ben)
   const edits: Array<[typeof deal, Parameters<typeof edit>[1], agoMs: number, about?: About]> = [
     [deal, { stage_id: 11 }, 60 * minute],
-    // In one edit.
     [deal, { stage_id: 12, status: 'won' }, 50 * minute],
     [deal, { status: 'open' }, 40 * minute],
     [deal, { status: 'lost' }, 30 * minute, { is_bulk_edit: true }],
@@ -196,7 +195,7 @@ test('a webhook gets 204 if it is ours, whatever it says, and only after its eve
   const unknown = [
     ...[{}, [], 'text', null, { meta: { entity: 'person' } }].map((body) => post(body, auth)),
     tell(ada, { data: { ...data, stage_id: 'eleven' }, previous }),
-    // Of nobody.
+    // A company that nobody has connected.
     tell(ada, { data, previous }, other),
   ]
   expect(await Promise.all(unknown)).toEqual(Array(unknown.length).fill(204))
@@ -216,7 +215,6 @@ test('a webhook gets 204 if it is ours, whatever it says, and only after its eve
   failing.mockRestore()
   expect(await tell(ada, { data, previous }, { attempt: 2 })).toBe(204)
   expect(await stored()).toBe(1)
-  // A replay.
   expect(await tell(ada, { data, previous }, { attempt: 2 })).toBe(204)
   expect(await stored()).toBe(1)
   expect(await outcomes(a, 1)).toEqual(sent(1))

@@ -109,10 +109,10 @@ async function checkOld(changes: Parameters<typeof change>[0] = {}) {
 }
 
 const hoursAgo = (time: Date) => Math.round((Date.now() - time.getTime()) / hour)
-const late = 'Pipedrive may not tell Dealbell of changes at once. They then arrive within an hour.'
+const late = 'Changes in Pipedrive may arrive up to an hour late.'
 
 describe('a callback', () => {
-  test('has the CRM send its events before it answers, and says nothing of them', async () => {
+  test('subscribes before it answers, and shows no warning', async () => {
     calls.subscribe.mockResolvedValue(true)
     expect((await connect()).status).toBe(204)
     expect(calls.subscribe).toHaveBeenCalledTimes(1)
@@ -228,7 +228,7 @@ describe('a check', () => {
   })
 
   test.each(['refused', 'unreachable', 'nonsense'] as const)(
-    'that cannot subscribe (%s) keeps since when, breaks nothing, and is made again after an hour',
+    'that cannot subscribe (%s) keeps the time since which events may be late, breaks nothing, and is made again after an hour',
     async (kind) => {
       calls.subscribe.mockRejectedValue(failed('read', kind, 'invalid_grant'))
       const first = await checkOld()
@@ -333,7 +333,7 @@ describe('an uninstall in the CRM', () => {
     expect(await isAsked()).toBe(false)
   })
 
-  test('is told at the address of a page, which stays', async () => {
+  test('arrives at the address of a page, and the page still works', async () => {
     const folder = await newFolder()
     await writeFile(join(folder, 'index.html'), 'the page')
     const served = harness.appWith({ providers, dashboard: { folder, policy: '' } })
@@ -375,7 +375,7 @@ describe('a disconnect', () => {
   })
   const used = () => calls.revoke.mock.calls.map(([{ accessToken }]) => accessToken)
 
-  test('revokes with a token that counts, because only that deletes the webhook', async () => {
+  test('refreshes an expired token before it revokes, so that the webhook can be deleted', async () => {
     await user.disconnect(provider)
     expect(used()).toEqual(['first'])
     await connect()

@@ -249,10 +249,10 @@ const dashboard: readonly Omit<State, 'address'>[] = [
       json('*/api/hubspot/status', {
         connected: true,
         account: 'acme-demo.example',
-        late: 'HubSpot may not tell Dealbell of changes at once. They then arrive within an hour.',
+        late: 'Changes in HubSpot may arrive up to an hour late.',
       }),
     ),
-    shows: 'HubSpot may not tell Dealbell of changes at once. They then arrive within an hour.',
+    shows: 'Changes in HubSpot may arrive up to an hour late.',
   },
   {
     name: 'What each rule has sent or would have sent',

@@ -5,7 +5,7 @@ import { webhookPassword } from './webhook.ts'
 
 /** No company has this id. */
 const nobody = '0'
-/** The scopes that the app needs. Pipedrive has no consent page for more or fewer than those of the app. */
+/** The scopes that the app needs. At Pipedrive, a user accepts all scopes of the app or none. */
 const scopes = [...new Set(Object.values(calls).map(({ scope }) => scope))]
 
 export const pipedriveDoctor: ProviderDoctor = {

@@ -26,7 +26,7 @@ const changed = v.object({ data: dealFields, previous: v.partial(dealFields) })
 /**
  * Reads a webhook's body, which is about one edit of one deal. That a deal was deleted, restored, archived or merged is no
  * event. An edit of stage and status is one event.
- * @returns also whose it is, if that is understood.
+ * @returns `company`: whose deal it is, if that is understood.
  */
 export function readBody(body: unknown): {
   company?: string
@@ -47,7 +47,7 @@ export function readBody(body: unknown): {
   const events = properties.flatMap((property) => {
     const value = valueIn(property, data)
     const former = previous && valueIn(property, { ...data, ...previous })
-    // A created deal need not have a value. A restored one had no stage.
+    // Undefined: it was deleted before, and is restored. A new deal without a value has not changed it, either.
     if (former === undefined || value === (former ?? '')) return []
     if (!v.is(storableText, value) || !v.is(storableText, former ?? '')) return []
     // Each connected user's webhook tells of the same edit, with other ids, and so does each try.

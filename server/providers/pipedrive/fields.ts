@@ -55,7 +55,7 @@ export const propertiesIn = (changed: object) =>
   dealProperties.filter((property) => fieldsOf[property].some((field) => field in changed))
 
 export const changelogEntry = v.object({
-  // It has kept a name from version 1 of the API.
+  // The changelog calls it by its name in version 1 of the API.
   field_key: v.pipe(
     v.string(),
     v.transform((name) => (name === 'user_id' ? 'owner_id' : name)),
@@ -70,8 +70,8 @@ export const changelogEntry = v.object({
 })
 
 /**
- * Makes the history of a property from a deal's changelog. It goes back from what the deal is now, so that the value at the
- * creation is there, too. The changelog need not have it.
+ * Makes the history of a property from a deal's changelog. It goes back from the deal's current values. So it also
+ * finds the value at the creation, which the changelog may lack.
  */
 export function historyOf(
   property: DealProperty,

@@ -136,8 +136,8 @@ function ofPipedrive<T>(
     }
     const code = codeIn(data)
     if (stage !== 'read') {
-      // A refused refresh breaks the connection. So only a word about the token counts there. A proxy's page or a
-      // mistake in our settings may be temporary.
+      // A refused refresh breaks the connection. So only `invalid_grant` counts there. A proxy's page or a wrong
+      // setting may be temporary.
       const isRefused = status < 500 && (stage !== 'refresh' || code === 'invalid_grant')
       return failed(isRefused ? 'refused' : 'unreachable', code)
     }

@@ -1,15 +1,15 @@
 import { countIn } from '../crm-answers.ts'
 import type { Limit } from '../limiter.ts'
 
-/** The largest subscription has 480 calls in two seconds. A larger number is that of another interval. */
+/** The largest plan has 480 calls in two seconds. A larger number is that of another interval. */
 const mostCalls = 1_000
-/** More than the largest company has. The database's numbers end there. */
+/** No company has so many. A larger number would not fit into the database's integers. */
 const mostTokens = 2_000_000_000
 
 /**
- * Calls and tokens of one account, as in the smallest subscription, until Pipedrive's headers name other limits. Pipedrive
- * counts calls for each user, and tokens for all programs of the company. The headers of the day are in no document, so they
- * may be missing.
+ * The limits of the smallest plan, until Pipedrive's headers name others. Pipedrive counts calls for each user. Here
+ * they are counted for the whole company, which is stricter. Tokens are shared by all programs of the company. No
+ * document names the headers of the day, so they may be missing.
  */
 export const limit: Readonly<Limit> = {
   crm: 'pipedrive',

@@ -32,8 +32,8 @@ export async function readMe({ call }: PipedriveHttp, access: CrmAccess) {
 const companyAddress = /^https:\/\/[a-z0-9-]+\.pipedrive\.com$/
 
 /**
- * The base address of a company's API, if it is Pipedrive's or at the origin of PIPEDRIVE_API_URL. Any other would get
- * the token, and could be inside our network.
+ * The base address of a company's API, if it is Pipedrive's or has the origin of PIPEDRIVE_API_URL. The token is sent
+ * there, and another address could be inside our network.
  */
 function companyUrl(
   domain: string,
@@ -77,7 +77,7 @@ export function createPipedriveOAuth(
       return {
         ...granted,
         ...{ accountId: String(company_id), accountName: host, accountUserId: String(id) },
-        // A user who connects again may get the same refresh token.
+        // All grants of a user end with one of them.
         grantId: `${company_id}:${id}`,
         ...{ channelId: null, channelName: null },
       }
@@ -88,10 +88,10 @@ export function createPipedriveOAuth(
     },
 
     async revoke(secrets) {
-      // The revocation deletes the webhooks, too. But if it fails, they would stay.
+      // The revocation deletes the webhooks, too, but it may fail.
       const deleted = unsubscribe(accessOf(secrets)).catch(() => undefined)
       await waitAtMost(timeouts.revokeMs / 2, deleted)
-      // Only with the refresh token, Pipedrive uninstalls the app for this user.
+      // Pipedrive uninstalls the app for this user only if the refresh token is revoked.
       const form = { token: secrets.refreshToken ?? secrets.accessToken }
       await postOAuth('revoke', form, 'revoke', v.unknown(), timeouts.revokeMs / 2)
     },

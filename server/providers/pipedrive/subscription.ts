@@ -29,15 +29,15 @@ export function createPipedriveSubscription(
     return {
       subscription_url: webhookUrl,
       ...{ event_action: '*', event_object: 'deal', version: '2.0' },
-      // The name shows which password the webhook has: Pipedrive need not show passwords.
+      // Pipedrive may not show the password, so the name shows which one it is.
       name: `${product} ${createHash('sha256').update(password).digest('hex').slice(0, 8)}`,
       ...{ http_auth_user: company, http_auth_password: password },
     }
   }
 
   /**
-   * Deletes the user's webhooks but the oldest that is as wanted and works. If there is none, and one has just been made,
-   * keeps the newest: Pipedrive may show it in another way. @param wanted Missing: keeps none.
+   * Keeps the user's oldest webhook that works and is as wanted, and deletes our other ones of this user. If none is as
+   * wanted and one is new, keeps the newest: Pipedrive may show it in another way. @param wanted Missing: keeps none.
    * @returns whether there is one that is as wanted and works.
    */
   async function keepOne(
@@ -79,7 +79,7 @@ export function createPipedriveSubscription(
   return {
     subscribe,
 
-    /** Deletes all of the user's webhooks. @throws ProviderError */
+    /** Deletes all of our webhooks of this user. @throws ProviderError */
     async unsubscribe(access: CrmAccess): Promise<void> {
       const { id, company_id } = await readMe(http, access)
       const ofCompany = { ...access, accountId: String(company_id) }

@@ -39,7 +39,8 @@ export function createPipedriveWebhook({
       if (sender.why !== undefined) return { kind: 'not signed', why: sender.why }
       const { company = sender.company, ...content } = readBody(jsonIn(body))
       if (company !== sender.company) return { kind: 'not signed', why: 'signature' }
-      // Another answer than 2xx counts towards a ban, in which events are lost. So an unknown form gets one, too.
+      // After several answers without 2xx, Pipedrive bans the webhook, and events are lost. So a body of an unknown
+      // form gets 2xx, too.
       return { kind: 'events', items: 1, ...content }
     },
 
