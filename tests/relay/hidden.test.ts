@@ -128,9 +128,9 @@ test('a message for several users of a channel is told by one who may see the de
 test('the hourly search and the preview show each user only their own deals', async () => {
   const b = await connect(ben, 'B')
   const a = await connect(ada, 'A')
-  const lost = { at: ago(30 * minute), lost: true }
-  edit(newDeal(secret, ada, secretValue), { status: 'won' }, lost)
-  edit(newDeal('Own deal', ben), { stage_id: 11 }, lost)
+  const dropped = { at: ago(30 * minute), dropped: true }
+  edit(newDeal(secret, ada, secretValue), { status: 'won' }, dropped)
+  edit(newDeal('Own deal', ben), { stage_id: 11 }, dropped)
   await search()
   expect(await outcomes(a, 2)).toEqual([
     ['sent', null],

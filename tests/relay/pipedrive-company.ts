@@ -171,10 +171,10 @@ export const newDeal = (title: string, owner: StandInUser, value = 1_000) =>
 
 type Edit = Partial<Pick<DealData, 'stage_id' | 'status' | 'value'>>
 
-/** Somebody edits a deal. The webhooks of all who may see it tell of that, unless it is lost. */
-export function edit(deal: StandInDeal, change: Edit, { at = Date.now(), lost = false } = {}) {
+/** Somebody edits a deal. The webhooks of all who may see it tell of that, unless it is dropped. */
+export function edit(deal: StandInDeal, change: Edit, { at = Date.now(), dropped = false } = {}) {
   const previous = company.deals.edit(deal, change, at) ?? {}
-  if (!lost) webhooks.report('change', deal.data, previous)
+  if (!dropped) webhooks.report('change', deal.data, previous)
   return previous
 }
 

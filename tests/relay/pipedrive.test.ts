@@ -78,7 +78,7 @@ test('each edit is told once, though each webhook, a retry and a search tell of 
   }
 
   // The webhooks lose this one. For it, the search reads all changes of the deal, and a webhook comes late.
-  const previous = edit(deal, { status: 'open' }, { at: ago(20 * minute), lost: true })
+  const previous = edit(deal, { status: 'open' }, { at: ago(20 * minute), dropped: true })
   await search()
   expect(changelogs()).toBeGreaterThan(0)
   expect(await tell(ben, { data: deal.data, previous })).toBe(204)
@@ -186,7 +186,7 @@ test('a preview of more than 1,000 deals costs at most 200 tokens', async () => 
 test('a webhook gets 204 if it is ours, whatever it says, and only after its event is stored', async () => {
   const a = await connect(ada, 'A')
   const deal = newDeal('Deal', ada)
-  const previous = edit(deal, { stage_id: 11 }, { lost: true })
+  const previous = edit(deal, { stage_id: 11 }, { dropped: true })
   const { data } = deal
   const auth = authOf(company.about.company_id)
   const stored = () => backend.database.$count(dealEvents)

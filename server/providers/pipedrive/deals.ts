@@ -114,7 +114,7 @@ function dealOf(
     id: String(id),
     url: `${apiUrl}/deal/${id}`,
     name: title,
-    // Pipedrive has no deal without a value.
+    // Pipedrive has no deal without a value: it is 0.
     amount: value ? String(value) : null,
     currency,
     ownerId: owner_id === null ? null : String(owner_id),
