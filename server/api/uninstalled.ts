@@ -9,8 +9,8 @@ import type { Context } from '../context.ts'
 import { connections, users } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
 import { atMostOnceAMinute } from '../log.ts'
+import { ofIdentity } from '../people/identity.ts'
 import { checkSoon } from '../people/refusals.ts'
-import { standInMark } from '../people/stand-ins.ts'
 import { crmIds, registry, usedOf } from '../providers/registry.ts'
 
 /** Anyone can send here. The body of a CRM has four short fields. */
@@ -26,7 +26,7 @@ export function uninstalledRoutes({ database, providers, log }: Context) {
     },
   })
   for (const crm of usedOf(providers, crmIds)) {
-    const { uninstalledBy, standIn } = providers[crm]
+    const { uninstalledBy } = providers[crm]
     if (uninstalledBy === undefined) continue
     routes.delete(pathOf(navigations.callbackPage, crm), limitBody, async (c) => {
       const body = new Uint8Array(await c.req.arrayBuffer())
@@ -39,13 +39,7 @@ export function uninstalledRoutes({ database, providers, log }: Context) {
       const who = database
         .select({ id: users.id })
         .from(users)
-        .where(
-          and(
-            eq(users.crm, crm),
-            eq(users.crmAccountId, standIn ? standInMark + accountId : accountId),
-            eq(users.crmUserId, accountUserId),
-          ),
-        )
+        .where(ofIdentity(providers, { crm, crmAccountId: accountId, crmUserId: accountUserId }))
       // It may be late or a copy: the user may have connected again. A refresh shows whether the app is installed.
       await checkSoon(
         database,

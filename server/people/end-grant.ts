@@ -58,10 +58,7 @@ export function createEndGrant(
     }
   }
 
-  async function uninstall(
-    crm: Crm & Required<Pick<Crm, 'uninstall'>>,
-    removed: RemovedConnection,
-  ): Promise<void> {
+  async function uninstall(crm: Crm, removed: RemovedConnection): Promise<void> {
     try {
       const secrets = openSecrets(vault, removed)
       const { accessToken } = endsSoon(removed) ? (await crm.refresh(secrets)).secrets : secrets
@@ -70,7 +67,7 @@ export function createEndGrant(
         log('app still used', { provider: removed.provider, connection: removed.id })
         return await revoke(removed)
       }
-      await crm.uninstall(accessToken)
+      await crm.uninstall?.(accessToken)
       log('app uninstalled', { provider: removed.provider, connection: removed.id })
     } catch (error) {
       logFailure('uninstall failed', removed, error)
@@ -88,10 +85,7 @@ export function createEndGrant(
     const crm = isCrmId(provider) ? providers[provider] : undefined
     // If the database does not say whether it is the last one, the app stays installed.
     const isLast = async () => !(await exists(ofAccount(removed)).catch(() => true))
-    if (hasUninstall(crm) && (await isLast())) void uninstall(crm, removed)
+    if (crm?.uninstall && (await isLast())) void uninstall(crm, removed)
     else await waitAtMost(longestWaitMs, revoke(removed))
   }
 }
-
-const hasUninstall = (crm: Crm | undefined): crm is Crm & Required<Pick<Crm, 'uninstall'>> =>
-  crm?.uninstall !== undefined

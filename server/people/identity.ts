@@ -23,16 +23,14 @@ export async function userOfCrmIdentity(
   userId: string | undefined,
   { crm, crmUserId, crmAccountId: accountId }: CrmIdentity,
 ): Promise<string> {
-  const crmAccountId = dependencies.providers[crm].standIn ? standInMark + accountId : accountId
+  const crmAccountId = storedAccountId(dependencies.providers, crm, accountId)
   // Two browsers of one new person at the same time: the second waits and then finds the first's user.
   const name = `${crm}:${crmAccountId}:${crmUserId}`
   await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${name}, 0))`)
   const [known] = await tx
     .select({ id: users.id })
     .from(users)
-    .where(
-      and(eq(users.crm, crm), eq(users.crmAccountId, crmAccountId), eq(users.crmUserId, crmUserId)),
-    )
+    .where(ofIdentity(dependencies.providers, { crm, crmUserId, crmAccountId: accountId }))
   // Lock the row, because two tabs of a new browser can prove two identities at the same time.
   const isUnnamed = userId && and(eq(users.id, userId), isNull(users.crmUserId))
   const [unnamed] = isUnnamed
@@ -47,6 +45,17 @@ export async function userOfCrmIdentity(
   await tx.update(users).set({ crm, crmAccountId, crmUserId }).where(eq(users.id, id))
   return id
 }
+
+/** The condition that a user has this CRM identity. */
+export const ofIdentity = (providers: Providers, { crm, crmAccountId, crmUserId }: CrmIdentity) =>
+  and(
+    eq(users.crm, crm),
+    eq(users.crmAccountId, storedAccountId(providers, crm, crmAccountId)),
+    eq(users.crmUserId, crmUserId),
+  )
+
+const storedAccountId = (providers: Providers, crm: CrmId, accountId: string) =>
+  providers[crm].standIn ? standInMark + accountId : accountId
 
 export async function insertUser(tx: Transaction): Promise<string> {
   const [user] = await tx.insert(users).values({}).returning({ id: users.id })

@@ -18,6 +18,15 @@ export const storableText = v.pipe(
   v.check((text) => text.isWellFormed() && !text.includes('\0')),
 )
 
+/** The id of an account, user or deal. */
+export const idNumber = v.pipe(
+  v.union([
+    v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+    v.pipe(v.string(), v.regex(/^\d{1,20}$/)),
+  ]),
+  v.transform(String),
+)
+
 /** Reads a date. Returns undefined if there is none, or one that no deal can have. */
 export function dateIn(value: string | null | undefined): Date | undefined {
   const date = new Date(value ?? Number.NaN)

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { html } from 'hono/html'
 import { notFromAnotherSite } from '../../server/http/origin.ts'
+import { basicAuth } from '../../server/providers/basic-auth.ts'
 import { createConsent } from '../consent.ts'
 import { formFields } from '../page.ts'
 import { StandInCodes } from '../tokens.ts'
@@ -20,14 +21,15 @@ export function createPipedriveOAuth(
 ): Hono {
   const { site, settings, redirectUri, list, users, about } = company
   const codes = new StandInCodes<StandInUser>()
-  const app = `${settings.clientId}:${settings.clientSecret}`
-  const basic = `Basic ${Buffer.from(app).toString('base64')}`
+  const { clientId, clientSecret } = settings
+  const basic = basicAuth(clientId, clientSecret)
   const userOf = (id: string | undefined) => users.find((user) => `${user.id}` === id) ?? users[0]
 
   /** Refuses a call without the app's credentials. They may be in the header or in the body. */
   const fromAppOnly: MiddlewareHandler = async (c, next) => {
     const { client_id, client_secret } = await formFields(c)
-    const isApp = c.req.header('Authorization') === basic || `${client_id}:${client_secret}` === app
+    const isInBody = client_id === clientId && client_secret === clientSecret
+    const isApp = c.req.header('Authorization') === basic || isInBody
     return isApp ? await next() : refused(c, 401, 'invalid_client', 'Client is invalid')
   }
 
@@ -107,8 +109,8 @@ export function createPipedriveOAuth(
         const user = userOf((await formFields(c)).user)
         uninstall(user)
         // Pipedrive does not read the answer.
-        await callApp(company, 'DELETE', redirectUri, app, {
-          client_id: settings.clientId,
+        await callApp(company, 'DELETE', redirectUri, basic, {
+          client_id: clientId,
           company_id: about.company_id,
           user_id: user.id,
           timestamp: new Date().toISOString(),

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import * as v from 'valibot'
 import { isLoopback } from '../../server/http/origin.ts'
+import { basicAuth } from '../../server/providers/basic-auth.ts'
 import { type DealData, maySee, type PipedriveCompany, type StandInUser } from './company.ts'
 
 /** The wait before each repetition. */
@@ -14,11 +15,10 @@ const maxDeliveries = 500
 /** What makes a webhook. Only those for deals of this version are played. */
 export const webhookBody = v.object({
   subscription_url: v.pipe(v.string(), v.url()),
-  event_action: v.picklist(['create', 'change', 'delete', '*']),
+  event_action: v.literal('*'),
   event_object: v.literal('deal'),
   name: v.pipe(v.string(), v.maxLength(255)),
   version: v.optional(v.literal('2.0'), '2.0'),
-  user_id: v.optional(v.number()),
   http_auth_user: v.nullish(v.string(), null),
   http_auth_password: v.nullish(v.string(), null),
 })
@@ -26,8 +26,6 @@ export const webhookBody = v.object({
 export interface StandInWebhook extends v.InferOutput<typeof webhookBody> {
   id: number
   user_id: number
-  last_delivery_time?: string
-  last_http_status?: number | undefined
   failedFirstTries: number
   /** Milliseconds since 1970. */
   bannedUntil: number
@@ -84,7 +82,6 @@ export class StandInWebhooks {
     }
     const body = { meta, data: action === 'delete' ? null : deal, previous }
     for (const webhook of readers.flatMap((user) => this.of(user))) {
-      if (!['*', action].includes(webhook.event_action)) continue
       if (webhook.bannedUntil > Date.now() || this.#deliveries >= maxDeliveries) continue
       this.#deliveries++
       void this.#deliver(webhook, body).finally(() => this.#deliveries--)
@@ -93,7 +90,7 @@ export class StandInWebhooks {
 
   async #deliver(webhook: StandInWebhook, body: { meta: object }): Promise<void> {
     const { id, user_id, subscription_url, http_auth_user, http_auth_password } = webhook
-    const auth = `${http_auth_user ?? ''}:${http_auth_password ?? ''}`
+    const auth = basicAuth(http_auth_user ?? '', http_auth_password ?? '')
     const of = { webhook_id: `${id}`, webhook_owner_id: `${user_id}` }
     for (const [n, waitMs] of [0, ...repeatAfterMs].entries()) {
       if (n > 0) await new Promise((resolve) => setTimeout(resolve, waitMs))
@@ -101,8 +98,6 @@ export class StandInWebhooks {
       if (!this.all.has(id)) return
       const meta = { ...body.meta, ...of, attempt: n + 1 }
       const answer = await callApp(this.#company, 'POST', subscription_url, auth, { ...body, meta })
-      webhook.last_delivery_time = new Date().toISOString()
-      webhook.last_http_status = answer?.status
       if (answer?.ok) return
       if (n > 0 || ++webhook.failedFirstTries < failuresOfBan) continue
       webhook.failedFirstTries = 0
@@ -111,7 +106,7 @@ export class StandInWebhooks {
   }
 }
 
-/** Calls the app with Basic auth. @returns its answer; undefined if there is none within ten seconds. */
+/** Calls the app. @param auth the header of Basic authentication. @returns its answer; undefined if there is none within ten seconds. */
 export function callApp(
   { apiUrl, settings }: PipedriveCompany,
   method: string,
@@ -126,7 +121,7 @@ export function callApp(
     method,
     headers: {
       'Content-Type': 'application/json',
-      Authorization: `Basic ${Buffer.from(auth).toString('base64')}`,
+      Authorization: auth,
     },
     body: JSON.stringify(body),
     redirect: 'manual',

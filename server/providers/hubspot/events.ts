@@ -1,26 +1,18 @@
 import { createHash } from 'node:crypto'
 import * as v from 'valibot'
-import { storableText } from '../crm-answers.ts'
+import { idNumber, storableText } from '../crm-answers.ts'
 import type { DealEvent } from '../deal.ts'
 import { propertyNamed } from './properties.ts'
-
-const id = v.pipe(
-  v.union([
-    v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
-    v.pipe(v.string(), v.regex(/^\d{1,20}$/)),
-  ]),
-  v.transform(String),
-)
 
 /** The object type of deals in HubSpot's `object.*` events. */
 const dealType = '0-3'
 const ourTypes = ['deal.propertyChange', 'object.propertyChange'] as const
 
 const item = v.object({
-  portalId: id,
+  portalId: idNumber,
   subscriptionType: v.picklist(ourTypes),
   objectTypeId: v.optional(v.string()),
-  objectId: id,
+  objectId: idNumber,
   propertyName: v.string(),
   propertyValue: storableText,
   // Milliseconds up to the year 5138. A larger number is not a time in milliseconds.

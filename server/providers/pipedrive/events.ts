@@ -1,14 +1,13 @@
 import { createHash } from 'node:crypto'
 import * as v from 'valibot'
-import { storableText } from '../crm-answers.ts'
+import { idNumber, storableText } from '../crm-answers.ts'
 import type { DealEvent } from '../deal.ts'
 import { dealProperties } from '../registry.ts'
 import { dealFields, isDeleted, propertiesIn, valueIn } from './fields.ts'
 
-const digits = v.pipe(v.string(), v.regex(/^\d{1,20}$/))
 const about = v.object({
   meta: v.object({
-    company_id: v.union([digits, v.pipe(v.number(), v.safeInteger(), v.minValue(0))]),
+    company_id: idNumber,
     entity: v.string(),
     action: v.string(),
     /** The deal that was merged into this one. */
@@ -33,9 +32,9 @@ export function readBody(body: unknown): {
   events: DealEvent[]
   notUnderstood: number
 } {
-  if (!v.is(about, body)) return { events: [], notUnderstood: 1 }
-  const { company_id, entity, action, merged_from_id } = body.meta
-  const company = String(company_id)
+  const edited = v.safeParse(about, body)
+  if (!edited.success) return { events: [], notUnderstood: 1 }
+  const { company_id: company, entity, action, merged_from_id } = edited.output.meta
   const none = { company, events: [], notUnderstood: 0 }
   if (entity !== 'deal' || action === 'delete' || merged_from_id) return none
   const edit = v.safeParse(action === 'create' ? created : changed, body)

@@ -2,14 +2,13 @@ import { createHmac } from 'node:crypto'
 import * as v from 'valibot'
 import { credentialsIn, isSameSecret } from '../basic-auth.ts'
 import type { ProviderSettings } from '../calls.ts'
-import { jsonIn } from '../crm-answers.ts'
+import { idNumber, jsonIn } from '../crm-answers.ts'
 import type { Crm, WebhookRefusal } from '../provider.ts'
 import { readBody } from './events.ts'
 
 type ReadHeader = (name: string) => string | undefined
 
-const id = v.pipe(v.union([v.number(), v.string()]), v.transform(String))
-const uninstallBody = v.object({ client_id: v.string(), company_id: id, user_id: id })
+const uninstallBody = v.object({ client_id: v.string(), company_id: idNumber, user_id: idNumber })
 
 /** The password of a company's webhooks. Nothing needs to be stored, and no company knows that of another one. */
 export const webhookPassword = (clientSecret: string, company: string) =>
