@@ -50,7 +50,7 @@ export function createBudgets(
     const leaves =
       keep === undefined
         ? sql``
-        : sql`where (select least(most - spent, remaining) >= most * ${keep}::float8 from (${row}) as next)`
+        : sql`where (select coalesce(remaining, most - spent) >= most * ${keep}::float8 from (${row}) as next)`
     const [spent] = await rowsOf<Spent>(
       database,
       sql`with counted as (

@@ -150,10 +150,9 @@ export function createCallLimiter(
     if (dayTokens === undefined || spend === undefined) return
     const keep = urgency === 'fresh' ? undefined : keptForFresh
     let day = await spend(crm, accountId, { tokens, keep, most: dayTokens })
-    // By our count, enough is left, but not by what the CRM said. Its day may have begun at another time. So now and
-    // then, one call is made, and its answer says what is left.
-    const isLeft = day.most - day.spent - tokens >= day.most * keptForFresh
-    if (!day.counted && isLeft && now() - account.heardAt >= longestWaitMs) {
+    // The CRM has said that too little is left, but its day may begin at another time. So now and then, one call is made,
+    // and its answer says what is left.
+    if (!day.counted && day.remaining !== null && now() - account.heardAt >= longestWaitMs) {
       account.heardAt = now()
       day = await spend(crm, accountId, { tokens, most: dayTokens })
     }

@@ -62,6 +62,8 @@ export function createSpareCalls(dependencies: AccessDependencies) {
           if (error.stage === 'refresh') await checkSoon(database, isSame(connection))
           continue
         }
+        // The next answer would have the same form, and may cost as much.
+        if (error.kind === 'nonsense') throw error
         const waitMs = error.retryAfterMs ?? retryMs * 2 ** (tries - 1)
         const most = error.retryAfterMs === undefined ? mostUnanswered : maxTries
         if (tries >= most || waitMs > longestPauseMs) throw error

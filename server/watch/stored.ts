@@ -77,7 +77,7 @@ export async function readTotals(database: Executor): Promise<StoredTotals> {
             -- A new day has begun for those that were last counted before.
             select crm, min(
               case when day = (now() at time zone 'utc')::date
-              then greatest(least(most - spent, remaining), 0) / most::float8 else 1 end
+              then greatest(coalesce(remaining, most - spent), 0) / most::float8 else 1 end
             ) as share
             from crm_budgets group by 1
           ) as smallest

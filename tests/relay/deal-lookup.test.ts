@@ -69,6 +69,14 @@ describe('the stages of an account', () => {
     expect(await label('deleted')).toBe('DELETED')
   })
 
+  test('are kept for thousands of users who share no reads', async () => {
+    const read = vi.fn(async () => [{ id: 'a', label: 'A', outcome: 'open' } as const])
+    const stagesOf = createStageCache({ stages: read }, () => 0)
+    const users = Array.from({ length: 5_000 }, (_, n) => ({ ...access, sharedBy: `1/${n}` }))
+    for (const user of [...users, ...users]) await stagesOf(user, ['a'])
+    expect(read).toHaveBeenCalledTimes(users.length)
+  })
+
   test('are called by their ids if they are deleted or have no label', () => {
     const stage = stageFinder(new Map([['1', { id: '1', label: ' ', outcome: 'won' }]]))
     expect(stage('1')).toEqual({ id: '1', label: '1', outcome: 'won' })

@@ -508,6 +508,7 @@ describe('a user’s webhook', () => {
     user_id: number
     name: string
     is_active: number
+    remove_time?: string
     subscription_url: string
   }
   /** Those at Pipedrive, and what has become of them. */
@@ -595,6 +596,12 @@ describe('a user’s webhook', () => {
     expect(await subscribe()).toBe(false)
     expect(done).toEqual(['list', 'delete 4', 'delete 5'])
     expect(hooks).toEqual([...others, { ...hook, id: 3 }])
+  })
+
+  test('that was removed is no webhook any more', async () => {
+    hooks = [await right({ id: 5, remove_time: '2026-03-01 12:00:00' })]
+    expect(await subscribe()).toBe(true)
+    expect(done).toEqual(['list', 'make 12', 'list'])
   })
 
   test('that Pipedrive does not let us delete is left, and no obstacle', async () => {
@@ -907,7 +914,8 @@ describe('Pipedrive is called for', () => {
     const many = await pipedrive.deals(access(), ids, 'stage')
     expect([...many].map(([id, { history }]) => [id, history.length])).toEqual([
       ['1', 3],
-      ['4', 1],
+      // Without a changelog, the list tells the last change.
+      ['4', 2],
     ])
   })
 
@@ -977,7 +985,7 @@ describe('Pipedrive is called for', () => {
   })
 
   const listed = (query: string) =>
-    `GET /api/v2/deals?updated_since=2026-03-01T11:00:00Z&sort_by=update_time&sort_direction=asc&limit=500${query}`
+    `GET /api/v2/deals?updated_since=2026-03-01T11:00:00Z&sort_by=update_time&sort_direction=asc&limit=200${query}`
   const since = new Date('2026-03-01T11:00:00.900Z')
 
   test('changed deals, with what a list says of their stage', async () => {

@@ -1,5 +1,8 @@
 import { expect, test, vi } from 'vitest'
 import { dealEvents } from '../../server/database/schema.ts'
+import type { Crm } from '../../server/providers/provider.ts'
+import { ProviderError } from '../../server/providers/provider-error.ts'
+import { createSearch } from '../../server/relay/search/search.ts'
 import {
   ada,
   authOf,
@@ -17,7 +20,7 @@ import {
   tell,
   webhooks,
 } from './pipedrive-company.ts'
-import { ago, backend, day, minute, range, soon } from './shared.ts'
+import { ago, backend, day, minute, openInbox, range, soon } from './shared.ts'
 
 await shareCompany()
 
@@ -128,6 +131,50 @@ test('the search brings what a ban has lost, and reads the changes only of deals
   await search()
   expect(changelogs()).toBe(3)
   expect(await outcomes(b, 8)).toEqual(sent(8))
+
+  // Something is missing before it, which nobody can find.
+  edit(known, { stage_id: 12 }, { at: ago(5 * minute), dropped: true })
+  await tell(ben, { data: known.data, previous: { stage_id: 13 } })
+  await search()
+  await search()
+  expect(changelogs()).toBe(4)
+})
+
+test('where nobody gets an answer, a search ends soon, and one user without an answer stops no other', async () => {
+  const users = 20
+  for (let n = 0; n < users; n++) await connect({ ...ben, id: 6_100 + n }, `${n}`)
+  let asked: string[] = []
+  let isAway = (_accessToken: string) => true
+  const changedDeals: Crm['changedDeals'] = async ({ accessToken }, since) => {
+    asked.push(accessToken)
+    if (isAway(accessToken)) throw new ProviderError('pipedrive', 'read', 'unreachable')
+    return { ids: [], deals: new Map(), at: new Date(), until: since, complete: true }
+  }
+  const pipedrive = { ...backend.providers.pipedrive, changedDeals }
+  const searchCompany = createSearch(
+    { ...backend, providers: { ...backend.providers, pipedrive }, inbox: openInbox() },
+    { retryMs: 1, renewLease: async () => {} },
+  )
+  const account = {
+    crm: 'pipedrive' as const,
+    accountId: `${company.about.company_id}`,
+    searchedUntilMs: 0,
+  }
+  const round = async () => {
+    asked = []
+    const ended = await searchCompany(account, AbortSignal.timeout(60_000)).catch((error) => error)
+    return { asked, ended }
+  }
+  const nobody = await round()
+  expect(nobody.ended).toBeInstanceOf(ProviderError)
+  expect(nobody.asked).toHaveLength(3)
+
+  const [first, second, third] = nobody.asked
+  isAway = (token) => [first, second].includes(token)
+  expect((await round()).asked).toHaveLength(users)
+  // Then they are last.
+  isAway = (token) => [first, second, third].includes(token)
+  expect(new Set((await round()).asked.slice(-2))).toEqual(new Set([first, second]))
 })
 
 test('a stage change costs each user at most two tokens, and a search without changes at most twenty', async () => {

@@ -151,6 +151,18 @@ test('at most 1,000 deals and some of their changes are read', async () => {
   expect(await of({ mostChanges: 202 })).toMatchObject({ complete: false, rules: all })
 })
 
+test('an answer that nobody understands is not bought again while a page is open', async () => {
+  const userId = await connect()
+  let time = Date.now()
+  const preview = previewWith({}, () => time)
+  outside.answerRead = () => ({ status: 200, body: { results: 'none' } })
+  for (let asked = 0; asked < 20; asked++) {
+    await expect(preview(userId)).rejects.toMatchObject({ kind: 'nonsense' })
+    time += 25 * second
+  }
+  expect(searches()).toHaveLength(1)
+})
+
 test('many users of one account, whose CRM does not answer, hold up nobody else', async () => {
   const users: string[] = []
   for (let n = 0; n < 12; n++) users.push(await connect())

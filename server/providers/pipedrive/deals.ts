@@ -15,9 +15,10 @@ import {
 import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
 
 const dealsAtOnce = 100
-/** Each changelog is a call. These calls are made at once. */
-const historiesAtOnce = 10
-const foundAtOnce = '500'
+/** Each changelog is a call. If one of several failed, all would be paid for again. */
+const historiesAtOnce = 1
+/** A deal has all of the company's own fields. More deals might be over 5 MB, which no answer may be. */
+const foundAtOnce = '200'
 /** The newest entries, of all fields. Further pages would cost as much again. */
 const entriesAtOnce = 500
 /** Fewer deals cost less one by one. */
@@ -48,9 +49,10 @@ export function createPipedriveDeals({ call }: PipedriveHttp, settings: Provider
   ): Promise<CrmDeal> {
     if (property === undefined) return dealOf(access, deal)
     const path = `v1/deals/${deal.id}/changelog?limit=${entriesAtOnce}`
-    // The deal may have been deleted meanwhile.
     const answer = await ifVisible(call(access, 'changelog', path, listOf(changelogEntry)))
-    return dealOf(access, deal, historyOf(property, deal, answer?.data ?? []))
+    // A user who may not see changelogs still gets the last change.
+    const told = property === 'stage' ? lastStageOf(deal) : []
+    return dealOf(access, deal, answer ? historyOf(property, deal, answer.data) : told)
   }
 
   return {

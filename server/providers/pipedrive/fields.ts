@@ -54,14 +54,20 @@ export function valueIn(property: DealProperty, values: Values): string | undefi
 export const propertiesIn = (changed: object) =>
   dealProperties.filter((property) => fieldsOf[property].some((field) => field in changed))
 
+const anyText = v.pipe(
+  v.unknown(),
+  v.transform((value) => (value == null ? null : String(value))),
+)
+
+/** Entries of all fields. Those of a company's own fields may have values of other types. */
 export const changelogEntry = v.object({
   // The changelog calls it by its name in version 1 of the API.
   field_key: v.pipe(
     v.string(),
     v.transform((name) => (name === 'user_id' ? 'owner_id' : name)),
   ),
-  old_value: text,
-  new_value: text,
+  old_value: anyText,
+  new_value: anyText,
   // '2026-07-28 09:12:33', in UTC.
   time: v.pipe(
     v.string(),

@@ -11,9 +11,11 @@ const product = 'Dealbell'
 
 const webhook = v.looseObject({
   id: v.number(),
-  user_id: v.number(),
+  user_id: v.nullish(v.number()),
   name: v.nullish(v.string(), ''),
   is_active: v.nullish(v.union([v.number(), v.boolean()]), true),
+  /** When it was removed. */
+  remove_time: v.nullish(v.string()),
 })
 
 const anything = v.optional(v.unknown())
@@ -50,6 +52,7 @@ export function createPipedriveSubscription(
     const { data } = await call(access, 'webhooks', 'v1/webhooks', shape)
     const own = data
       .filter(({ name, user_id }) => name.startsWith(product) && user_id === userId)
+      .filter(({ remove_time }) => !remove_time)
       .sort((a, b) => a.id - b.id)
     const kept = own.find(
       ({ is_active, name, subscription_url }) =>

@@ -7,8 +7,8 @@ import { isOfToken } from '../../providers/provider-error.ts'
 const stagesFreshMs = 5 * 60_000
 /** More deleted stages than an account's events can name within minutes. */
 const mostMissing = 1_000
-/** Beyond these, the cache forgets the account that was not needed for the longest time. */
-const mostAccounts = 1_000
+/** Of all accounts, in some 20 MB. Beyond these, the cache forgets the account that was not needed for the longest time. */
+const mostStages = 100_000
 
 interface AccountStages {
   stages: ReadonlyMap<string, Stage>
@@ -25,7 +25,7 @@ export function createStageCache(
   crm: Pick<Crm, 'stages' | 'stagesFreshMs'>,
   now: () => number = () => performance.now(),
 ) {
-  const accounts = createCache<AccountStages>(mostAccounts)
+  const accounts = createCache<AccountStages>(mostStages)
   const loading = new Map<string, { accessToken: string; stages: Promise<Stage[]> }>()
 
   /** All who may share a read do. If it fails because of one user's token, the next one reads. */
@@ -61,7 +61,8 @@ export function createStageCache(
     const stages = new Map((await load(access)).map((stage) => [stage.id, stage]))
     const asked = [...ids, ...(accounts.get(sharedBy)?.missing ?? [])]
     const missing = new Set(asked.filter((id) => !stages.has(id)).slice(0, mostMissing))
-    accounts.set(sharedBy, { stages, missing, loadedAt: now() })
+    const size = 1 + stages.size + missing.size
+    accounts.set(sharedBy, { stages, missing, loadedAt: now() }, { size })
     return stages
   }
 }

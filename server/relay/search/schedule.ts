@@ -22,7 +22,7 @@ import {
   type SearchDependencies,
 } from './search.ts'
 
-/** The accounts that one process searches at the same time. Those whose CRM is away take a place for ten seconds. */
+/** The accounts that one process searches at the same time. Those whose CRM is away take a place for half a minute. */
 export const accountsAtOnce = 8
 /** Longer than one wait and one call. If the process dies, another one takes the account then. */
 const leaseSeconds = 90

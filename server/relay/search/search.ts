@@ -1,10 +1,11 @@
 // Gets an account, and until when it has been searched. Finds the changes since then of the properties that a ticked rule
 // is about, and gives them to the inbox, which leaves out those that a webhook brought. Where each token sees other deals,
-// each user's token searches. Returns until when the account is searched now. If a call fails, it throws, and the next search goes back as far: a deal that this one did not read may
-// also have older changes than those that it read.
+// each user's token searches. Returns until when the account is searched now. If a call fails, it throws, and the next
+// search goes back as far: a deal that this one did not read may also have older changes than those that it read.
 
 import { createHash } from 'node:crypto'
 import { and, eq, isNull, notInArray, type SQL, sql } from 'drizzle-orm'
+import { createCache } from '../../cache.ts'
 import { connections, rules } from '../../database/schema.ts'
 import type { Log } from '../../log.ts'
 import type { AccessDependencies, CrmConnection } from '../../people/access-token.ts'
@@ -32,6 +33,10 @@ export const lookBackMs = 3 * 24 * 60 * 60_000
 const overlapMs = 10 * 60_000
 /** The webhook of a younger change is probably on its way. */
 export const graceMs = 2 * 60_000
+/** Where each token sees other deals: after so many users for whom the CRM did not answer, the others of an account wait. */
+const mostUnanswered = 3
+/** In some 5 MB. */
+const mostRead = 20_000
 /** The most that our clock may be ahead of the CRM's clock when a user connects an account. */
 export const clockErrorMs = 60 * 60_000
 
@@ -56,6 +61,8 @@ export function createSearch(
   { retryMs, renewLease }: { retryMs: number; renewLease: (account: Account) => Promise<void> },
 ): (account: Account, signal: AbortSignal) => Promise<number> {
   const spareCall = createSpareCalls({ database, vault, providers })
+  /** From when the history of a deal with this last change was read, in ms since 1970. To read it again shows nothing new. */
+  const readFrom = createCache<number>(mostRead)
 
   const ofAccount = ({ crm, accountId }: Account) =>
     and(
@@ -105,7 +112,9 @@ export function createSearch(
       })
       .from(connections)
       .where(all)
-      .orderBy(connections.connectedAt)
+      // Those for whom the CRM does not answer come last.
+      .orderBy(sql`${connections.searchedUntil} desc nulls last`, connections.connectedAt)
+    let unanswered = 0
     const ends: number[] = []
     let lastError: unknown
     for (const { id, connectedSince, chatSince, searchedUntil } of own) {
@@ -113,7 +122,8 @@ export function createSearch(
       if (chatSince === null) continue
       const only = and(all, eq(connections.id, id))
       const sinceMs = Math.max(connectedSince.getTime(), chatSince.getTime())
-      const from = searchedUntil?.getTime() ?? connectedSince.getTime() - clockErrorMs
+      const isKnown = searchedUntil !== null && searchedUntil.getTime() < Date.now()
+      const from = isKnown ? searchedUntil.getTime() : connectedSince.getTime() - clockErrorMs
       try {
         const untilMs = await searchWith(account, only, { searchedUntilMs: from, sinceMs }, signal)
         ends.push(untilMs)
@@ -125,6 +135,7 @@ export function createSearch(
         if (!(error instanceof ProviderError)) throw error
         lastError = error
         log.warn('search for missed changes failed', { crm, connection: id, ...error.fields })
+        if (isUnanswered(error) && ++unanswered === mostUnanswered) break
       }
     }
     if (ends.length === 0 && lastError !== undefined) throw lastError
@@ -148,7 +159,7 @@ export function createSearch(
     // Without a call, only our clock is known. It may be ahead.
     if (properties.length === 0) return Date.now() - clockErrorMs
 
-    // While the CRM is away, each account gives its place to the next one after one call.
+    // While the CRM is away, each account soon gives its place to the next one.
     let hasAnswered = false
     /** Makes a call with a connection that works. @throws ProviderError */
     async function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
@@ -174,13 +185,21 @@ export function createSearch(
       told = found.deals
       return found
     })
-    /** The deals whose history must be read: not those whose last change is stored, or too old or too young to tell. */
+    const lastChangeOf = (dealId: string) => told?.get(dealId)?.history.at(-1)
+    const readKey = (dealId: string, { value, at }: { value: string; at: Date }) =>
+      [accountId, dealId, value, at.getTime()].join('/')
+    /**
+     * The deals whose history must be read: not those whose last change is stored, or too old or too young to tell, and
+     * none twice.
+     */
     async function toRead(ids: readonly string[], property: DealProperty) {
       if (told === undefined || property !== 'stage') return ids
       const last = ids.flatMap((dealId) => {
-        const change = told?.get(dealId)?.history.at(-1)
+        const change = lastChangeOf(dealId)
         const isYoung = change !== undefined && change.at.getTime() > beganMs - graceMs
-        return change === undefined || isYoung ? [] : [{ dealId, ...change }]
+        if (change === undefined || isYoung) return []
+        const isRead = (readFrom.get(readKey(dealId, change)) ?? Number.POSITIVE_INFINITY) <= fromMs
+        return isRead ? [] : [{ dealId, ...change }]
       })
       const sinceMs = Math.max(fromMs, from.sinceMs - aheadMs)
       return await dealsWithNews(database, { crm, accountId, property, sinceMs }, last)
@@ -205,6 +224,10 @@ export function createSearch(
             }
           }
           missed += await inbox.storeFound(crm, events, aheadMs)
+          for (const dealId of deals.keys()) {
+            const change = lastChangeOf(dealId)
+            if (change !== undefined) readFrom.set(readKey(dealId, change), fromMs)
+          }
         }
       }
     }
@@ -219,3 +242,7 @@ function eventOf(of: Omit<DealEvent, 'key' | 'occurredAt'>, occurredAt: Date): D
   const key = createHash('sha256').update(JSON.stringify(parts)).digest('base64url')
   return { ...of, key, occurredAt }
 }
+
+/** Whether there was no answer at all. Then a call with another token may wait as long. */
+const isUnanswered = ({ kind, reason, retryAfterMs }: ProviderError) =>
+  kind === 'unreachable' && reason === undefined && retryAfterMs === undefined

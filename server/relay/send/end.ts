@@ -121,7 +121,7 @@ export function createFailures({
       if (isCrmId(provider)) {
         // A deal with this id need not exist.
         await withAccess({ ...connection, provider }, 'backlog', (access) =>
-          providers[provider].deal(access, '1', { history: 'stage', links: false }),
+          providers[provider].deal(access, '1', { history: undefined, links: false }),
         )
       } else {
         const { check } = providers[provider]
