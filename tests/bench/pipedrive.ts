@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { connections, rules, users } from '../../server/database/schema.ts'
 import { sealSecrets } from '../../server/people/connections.ts'
 import { createVault } from '../../server/people/vault.ts'
+import { tokensOf } from '../pipedrive-openapi.ts'
 import { appUrl, dealsIn } from '../relay/hubspot-webhook.ts'
 import { listen } from '../relay/listen.ts'
 import { openOutside } from '../relay/outside.ts'
@@ -10,7 +11,6 @@ import {
   createPipedriveOutside,
   type PipedriveWebhook,
   pipedrivePath,
-  tokensOf,
 } from '../relay/pipedrive-outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { serverKey, startServer } from '../relay/process.ts'
@@ -38,7 +38,7 @@ async function measure(database: Target): Promise<void> {
     const body = Buffer.concat(chunks).toString()
     const { method = 'GET', url: path = '/' } = request
     calls++
-    tokens += tokensOf({ method, path })
+    tokens += tokensOf(`${method} ${path}`)
     const [, token = ''] = request.headers.authorization?.split(' ') ?? []
     const isForm = path.includes('/oauth/')
     const form = new URLSearchParams(isForm ? body : '')

@@ -63,16 +63,6 @@ export const noScope: PipedriveAnswer = {
   body: { success: false, error: 'Scope and URL mismatch' },
 }
 
-/** What each call costs of the company's tokens of a day. */
-export function tokensOf({ method, path }: Pick<PipedriveCall, 'method' | 'path'>): number {
-  if (!path.startsWith(`${pipedrivePath}/api/`)) return 0
-  if (path.includes('/changelog')) return 20
-  if (path.includes('/webhooks')) return method === 'DELETE' ? 6 : 10
-  if (path.includes('/users/')) return 2
-  if (/\/(stages|pipelines)/.test(path)) return 5
-  return /\/deals\/\d/.test(path) ? 1 : 10
-}
-
 /** @param base is the address that its users call. */
 export function createPipedriveOutside(base: string) {
   const apiDomain = `${base}${pipedrivePath}`

@@ -1,4 +1,5 @@
 import { defaultTimeouts } from '../../server/providers/calls.ts'
+import { tokensOf } from '../pipedrive-openapi.ts'
 import { dealsIn } from '../relay/hubspot-webhook.ts'
 import { createOutside, type OutsideResponse } from '../relay/outside.ts'
 import {
@@ -6,7 +7,6 @@ import {
   noScope,
   noSuchGrant,
   type PipedriveAnswer,
-  tokensOf,
 } from '../relay/pipedrive-outside.ts'
 import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
 import { acceptedAt, base, closedAt, readAt, webhookAt } from './chats.ts'
@@ -356,7 +356,7 @@ export function createWorld({
     const { method } = message
     const path = new URL(message.url).pathname + new URL(message.url).search
     const user = ofToken.exec(call.token)?.[2] ?? ''
-    const tokens = tokensOf({ method, path })
+    const tokens = tokensOf(`${method} ${path}`)
     const counted: Call | undefined =
       account === undefined
         ? undefined
