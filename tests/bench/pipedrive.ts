@@ -40,10 +40,7 @@ async function measure(database: Target): Promise<void> {
     calls++
     tokens += tokensOf(`${method} ${path}`)
     const [, token = ''] = request.headers.authorization?.split(' ') ?? []
-    const isForm = path.includes('/oauth/')
-    const form = new URLSearchParams(isForm ? body : '')
-    const json = isForm || body === '' ? {} : JSON.parse(body)
-    const answer = pipedrive.answer({ method, path, token, form, json })
+    const answer = pipedrive.answer({ method, path, token, body })
     response.writeHead(answer.status, { 'Content-Type': 'application/json', ...answer.headers })
     response.end(JSON.stringify(answer.body))
   })

@@ -176,7 +176,6 @@ export function createWorld({
   function answerOfPipedrive(request: Request, body: string): PipedriveAnswer {
     const { pathname, search } = new URL(request.url)
     const { token, account = '' } = callOf(request, body)
-    const isJson = request.headers.get('Content-Type')?.includes('json')
     const isOAuth = pathname.includes('/oauth/')
     const grant = grantOf(token)
     if (isEnded(grant, token)) {
@@ -188,13 +187,7 @@ export function createWorld({
     if (account !== '' && hasTooMany(account, 2_000)) {
       return { status: 429, body: { success: false, error: 'request over limit' } }
     }
-    return pipedrive.answer({
-      method: request.method,
-      path: pathname + search,
-      token,
-      form: new URLSearchParams(isJson ? '' : body),
-      json: isJson && body !== '' ? JSON.parse(body) : {},
-    })
+    return pipedrive.answer({ method: request.method, path: pathname + search, token, body })
   }
 
   /** Those of the faults 'refuses once' that have happened. */
