@@ -753,70 +753,42 @@ describe('Pipedrive is called for', () => {
     ...{ time: `2026-03-01 ${time}`, is_bulk_update_flag: false },
   })
   const createdAt = new Date(deal.add_time)
-  const at = (time: string) => new Date(`2026-03-01T${time}Z`)
+  /** Of the first of March, the hour and the minute. */
+  const timeOf = (at: Date) =>
+    +at === +createdAt ? 'created' : at.toISOString().replace(/^2026-03-01T(.*):00.000Z$/, '$1')
   const moves = [entry('stage_id', '1', '2', '12:00:00'), entry('stage_id', '3', '1', '11:00:00')]
+  const moved = ['3 created', '1 11:00', '2 12:00']
 
-  test.each<
-    [
-      string,
-      property: DealProperty,
-      more: object,
-      entries: object[],
-      history: Array<[value: string, at: Date]>,
-    ]
-  >([
-    ['without changes', 'stage', {}, [], [['2', createdAt]]],
+  test.each<[string, property: DealProperty, more: object, entries: object[], history: string[]]>([
+    ['without changes', 'stage', {}, [], ['2 created']],
     [
       'the newest first, among other fields',
       'stage',
       {},
       [entry('title', 'B', 'A', '12:30:00'), ...moves],
-      [
-        ['3', createdAt],
-        ['1', at('11:00:00')],
-        ['2', at('12:00:00')],
-      ],
+      moved,
     ],
-    [
-      'the oldest first',
-      'stage',
-      {},
-      moves.toReversed(),
-      [
-        ['3', createdAt],
-        ['1', at('11:00:00')],
-        ['2', at('12:00:00')],
-      ],
-    ],
+    ['the oldest first', 'stage', {}, moves.toReversed(), moved],
     [
       'moved and won in one second',
       'stage',
       won,
       [entry('status', 'open', 'won', '12:00:00'), entry('stage_id', '1', '2', '12:00:00')],
-      [
-        ['1', createdAt],
-        ['won:1', at('12:00:00')],
-      ],
+      ['1 created', 'won:1 12:00'],
     ],
     [
       'moved twice in one second',
       'stage',
       {},
       [entry('stage_id', '3', '2', '12:00:00'), entry('stage_id', '1', '3', '12:00:00')],
-      [
-        ['1', createdAt],
-        ['2', at('12:00:00')],
-      ],
+      ['1 created', '2 12:00'],
     ],
     [
       'moved while won, which is no change',
       'stage',
       won,
       [entry('stage_id', '1', '2', '12:00:00'), entry('status', 'open', 'won', '11:00:00')],
-      [
-        ['1', createdAt],
-        ['won:1', at('11:00:00')],
-      ],
+      ['1 created', 'won:1 11:00'],
     ],
     [
       'won, reopened and lost, in two pipelines',
@@ -829,50 +801,29 @@ describe('Pipedrive is called for', () => {
         entry('status', 'won', 'open', '11:00:00'),
         entry('status', 'open', 'won', '10:00:00'),
       ],
-      [
-        ['2', createdAt],
-        ['won:1', at('10:00:00')],
-        ['2', at('11:00:00')],
-        ['20', at('11:30:00')],
-        ['lost:2', at('12:00:00')],
-      ],
+      ['2 created', 'won:1 10:00', '2 11:00', '20 11:30', 'lost:2 12:00'],
     ],
     [
       'with an entry of the creation',
       'stage',
       { add_time: '2026-03-01T10:00:00Z' },
       [entry('stage_id', '1', '2', '12:00:00'), entry('stage_id', null, '1', '10:00:00')],
-      [
-        ['1', at('10:00:00')],
-        ['2', at('12:00:00')],
-      ],
+      ['1 10:00', '2 12:00'],
     ],
-    [
-      'without a time of the creation',
-      'stage',
-      { add_time: null },
-      moves.slice(0, 1),
-      [['2', at('12:00:00')]],
-    ],
+    ['without a time of the creation', 'stage', { add_time: null }, moves.slice(0, 1), ['2 12:00']],
     [
       'of amounts',
       'amount',
       {},
       [entry('value', null, '5.5', '12:00:00')],
-      [
-        ['', createdAt],
-        ['5.5', at('12:00:00')],
-      ],
+      [' created', '5.5 12:00'],
     ],
     [
       'of owners, by the name of version 1',
       'owner',
       {},
       [entry('user_id', '8', '7', '12:00:00')],
-      [
-        ['8', createdAt],
-        ['7', at('12:00:00')],
-      ],
+      ['8 created', '7 12:00'],
     ],
   ])('a history %s', async (_, history, more, entries, values) => {
     server.answers = {
@@ -880,7 +831,7 @@ describe('Pipedrive is called for', () => {
       '/changelog': found(entries, 'a further page'),
     }
     const answer = await pipedrive.deal(access(), '1', { history, links: false })
-    expect(answer?.history.map(({ value, at }) => [value, at])).toEqual(values)
+    expect(answer?.history.map(({ value, at }) => `${value} ${timeOf(at)}`)).toEqual(values)
   })
 
   test('few deals one by one, and many by a list, which lacks those that are hidden', async () => {
