@@ -301,7 +301,9 @@ describe('a webhook is believed', () => {
     const refusal = { kind: 'not signed', why: 'signature' }
     expect(read(change({}, { stage_id: 1 }, { company_id }))).toEqual(refusal)
   })
+})
 
+describe('an uninstall is', () => {
   const uninstalled = { client_id: 'id', company_id: 5, user_id: 7, timestamp: 't' }
   const uninstalledBy = (auth: string | undefined, body: unknown) =>
     pipedrive.uninstalledBy?.({ header: () => auth, body: Buffer.from(JSON.stringify(body) ?? '') })
@@ -309,7 +311,7 @@ describe('a webhook is believed', () => {
   test.each([
     ['secret', uninstalled],
     ['older', { ...uninstalled, company_id: '5', user_id: '7' }],
-  ])('that says that a user uninstalled the app, with the secret %s', (secret, body) => {
+  ])('believed with the secret %s', (secret, body) => {
     const user = { accountId: '5', accountUserId: '7' }
     expect(uninstalledBy(basicAuth('id', secret), body)).toEqual(user)
   })
@@ -325,7 +327,7 @@ describe('a webhook is believed', () => {
     ['no company', basicAuth('id', 'secret'), { ...uninstalled, company_id: undefined }],
     ['a list', basicAuth('id', 'secret'), [uninstalled]],
     ['nothing', basicAuth('id', 'secret'), undefined],
-  ])('that says so, but not with %s', (_, auth, body) => {
+  ])('not believed with %s', (_, auth, body) => {
     expect(uninstalledBy(auth, body)).toBeUndefined()
   })
 })
@@ -642,7 +644,7 @@ describe('a user’s webhook', () => {
     expect(done).toEqual([])
   })
 
-  describe('is deleted before the access is revoked,', () => {
+  describe('is deleted at a disconnect, which', () => {
     const revoke = () =>
       pipedrive.revoke({ accessToken: 'a', refreshToken: 'r', apiUrl: server.url })
     /** Only the refresh token uninstalls. */
@@ -651,7 +653,7 @@ describe('a user’s webhook', () => {
       server.answers = { ...server.answers, '/oauth/revoke': { status: 200 } }
     })
 
-    test('and so are all of this user, but none of others', async () => {
+    test('deletes all webhooks of this user, and none of others, before it revokes the access', async () => {
       const hook = await right()
       hooks = [hook, { ...hook, id: 5, is_active: 0 }, { ...hook, id: 6, user_id: 8 }]
       await revoke()
@@ -664,7 +666,7 @@ describe('a user’s webhook', () => {
       ['fails', { ...page, status: 502 }],
       ['is refused', refused(401, 'unauthorized access')],
       ['hangs', { stalls: true }],
-    ])('which is revoked also if the deletion %s', async (_, answer) => {
+    ])('revokes the access also if the deletion %s', async (_, answer) => {
       const hook = await right()
       pipedrive = create(shortTimeouts)
       for (const path of [
@@ -680,7 +682,7 @@ describe('a user’s webhook', () => {
       }
     })
 
-    test('which says what became of it', async () => {
+    test('says what became of the revocation', async () => {
       server.answers = { ...server.answers, '/oauth/revoke': { ...page, status: 503 } }
       await expect(revoke()).rejects.toMatchObject({ stage: 'revoke', kind: 'unreachable' })
     })
