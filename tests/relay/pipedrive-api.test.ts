@@ -182,6 +182,7 @@ describe('an event of Pipedrive is', () => {
     ['deleted by a flag: none', change({ is_deleted: true, stage_id: 3 }, { stage_id: 2 })],
     ['restored: none', change({}, { status: 'deleted', is_deleted: true })],
     ['archived: none', change({ is_archived: true }, { is_archived: false })],
+    ['out of the archive: none', change({}, { is_archived: true })],
     ['merged into another: none', webhook(null, deal, { action: 'delete', merged_to_id: '2' })],
     ['merged with another: none', change({}, { value: 1, stage_id: 1 }, { merged_from_id: '2' })],
     ['of nothing that changed: none', { ...change({}, {}), previous: [] }],
