@@ -90,6 +90,9 @@ export function describedCall(call: string) {
     : { name, sent: new URLSearchParams(query), ...(described[name] as Described) }
 }
 
+/** What a call costs of the company's tokens of a day. */
+export const tokensOf = (call: string) => describedCall(call)?.tokens ?? 0
+
 /** What is not as described in a call of Dealbell: its address, its query and its body. */
 export function complaintsOfCall(call: string, body: string): string[] {
   const found = describedCall(call)

@@ -1,9 +1,8 @@
-// `npm run bench -- relay|crowd|load|soak|pipedrive` measures one part of the product. docs/performance.md explains the figures.
+// `npm run bench -- relay|load|soak|pipedrive` measures one part of the product. docs/performance.md explains the figures.
 import { argv, exit } from 'node:process'
 
 const parts: Readonly<Record<string, () => Promise<unknown>>> = {
   relay: () => import('./relay.ts'),
-  crowd: () => import('./crowd.ts'),
   load: () => import('./load.ts'),
   soak: () => import('./soak.ts'),
   pipedrive: () => import('./pipedrive.ts'),

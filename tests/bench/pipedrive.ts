@@ -1,8 +1,10 @@
-import { createHmac, randomUUID } from 'node:crypto'
+import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { connections, rules, users } from '../../server/database/schema.ts'
-import { sealSecrets } from '../../server/people/connections.ts'
 import { createVault } from '../../server/people/vault.ts'
+import { webhookPassword } from '../../server/providers/pipedrive/webhook.ts'
+import { tokensOf } from '../pipedrive-openapi.ts'
+import { storeAccounts } from '../relay/accounts.ts'
 import { appUrl, dealsIn } from '../relay/hubspot-webhook.ts'
 import { listen } from '../relay/listen.ts'
 import { openOutside } from '../relay/outside.ts'
@@ -10,7 +12,6 @@ import {
   createPipedriveOutside,
   type PipedriveWebhook,
   pipedrivePath,
-  tokensOf,
 } from '../relay/pipedrive-outside.ts'
 import { startPostgres } from '../relay/postgres.ts'
 import { serverKey, startServer } from '../relay/process.ts'
@@ -38,12 +39,9 @@ async function measure(database: Target): Promise<void> {
     const body = Buffer.concat(chunks).toString()
     const { method = 'GET', url: path = '/' } = request
     calls++
-    tokens += tokensOf({ method, path })
+    tokens += tokensOf(`${method} ${path}`)
     const [, token = ''] = request.headers.authorization?.split(' ') ?? []
-    const isForm = path.includes('/oauth/')
-    const form = new URLSearchParams(isForm ? body : '')
-    const json = isForm || body === '' ? {} : JSON.parse(body)
-    const answer = pipedrive.answer({ method, path, token, form, json })
+    const answer = pipedrive.answer({ method, path, token, body })
     response.writeHead(answer.status, { 'Content-Type': 'application/json', ...answer.headers })
     response.end(JSON.stringify(answer.body))
   })
@@ -122,34 +120,26 @@ async function seed(target: Target, apiUrl: string): Promise<PipedriveWebhook[]>
   for (let n = 0; n < companies * usersOfCompany; n++) {
     const company = String(Math.floor(n / usersOfCompany) + 1)
     const userId = randomUUID()
-    const crm = { userId, provider: 'pipedrive' } as const
-    const chat = { userId, provider: 'slack' } as const
     const token = `${company}-${n}-1`
     await database
       .insert(users)
       .values({ id: userId, crm: 'pipedrive', crmAccountId: company, crmUserId: `${n}` })
     await database.insert(rules).values({ userId, ruleIds: ['deal-stage-changed'], savedAt: now })
     const secrets = { accessToken: `access-${token}`, refreshToken: `refresh-${token}`, apiUrl }
-    await database.insert(connections).values([
-      {
-        ...crm,
-        secrets: sealSecrets(vault, crm, secrets),
-        accessExpiresAt: new Date(Date.now() + 3_600_000),
-        ...{ accountId: company, grantId: `${company}:${n}`, connectedAt: now },
-      },
-      {
-        ...chat,
-        secrets: sealSecrets(vault, chat, { accessToken: `s${n}` }),
-        ...{ accountId: `T${n}`, grantId: `s${n}`, channelId: `C${n}`, connectedAt: now },
-      },
-    ])
-    const password = createHmac('sha256', secret).update(`webhook:${company}`).digest('base64url')
+    const accounts = {
+      ...{ crm: 'pipedrive' as const, portal: Number(company), crmUser: `${n}`, hubspot: secrets },
+      accessExpiresAt: new Date(Date.now() + 3_600_000),
+      ...{ team: `T${n}`, channel: `C${n}`, chatSecrets: { accessToken: `s${n}` } },
+    }
+    await storeAccounts(database, vault, userId, accounts, now)
     webhooks.push({
       ...{ id: n + 1, company, user_id: n, is_active: 1, name: 'Dealbell' },
       subscription_url: `${appUrl}/webhooks/pipedrive`,
-      ...{ http_auth_user: company, http_auth_password: password },
+      ...{ http_auth_user: company, http_auth_password: webhookPassword(secret, company) },
     })
   }
+  // New connections are checked at once, which would cost calls.
+  await database.update(connections).set({ checkedAt: now })
   await close()
   return webhooks
 }

@@ -11,9 +11,9 @@ import { type ServerOptions, serverKey } from '../relay/process.ts'
 
 export type Target = ServerOptions['database']
 
-export const openTarget = (target: Target, options: { statementMs?: number } = {}) =>
+export const openTarget = (target: Target) =>
   'url' in target
-    ? openPostgres(target.url, () => undefined, options)
+    ? openPostgres(target.url, () => undefined)
     : openPglite(join(target.folder, 'pglite'))
 
 /** Runs `work` on a new database of this kind. @param postgresUrl the server that gets it, if it is PostgreSQL. */

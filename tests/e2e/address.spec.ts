@@ -3,14 +3,12 @@ import { providerIdOf } from '../../contract/provider-names.ts'
 import { createProviders } from '../../server/providers/create.ts'
 import { addressIds, mainSettingOf, registry } from '../../server/providers/registry.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
-import { expectNoFinding } from './axe.ts'
-import { test as base, connect, withServer } from './server.ts'
+import { expectFine } from './axe.ts'
+import { test as base, button, connect, openTab, saveRules, withServer } from './server.ts'
 
 /** The chats of which users paste an address. */
 const chats = ['Microsoft Teams', 'Google Chat', 'Mattermost', 'Discord']
 const providers = createProviders(parseEnv({}).addressesAt(1).providers)
-
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
 
 /** What has the focus, by its name. */
 const focused = (page: Page) =>
@@ -19,13 +17,6 @@ const focused = (page: Page) =>
     const labels = activeElement instanceof HTMLInputElement ? activeElement.labels : undefined
     return (labels?.[0] ?? activeElement)?.textContent?.trim()
   })
-
-async function expectFine(page: Page, where: string, colorScheme: 'light' | 'dark') {
-  await page.emulateMedia({ colorScheme })
-  await expectNoFinding(page, `${where}, ${colorScheme}`)
-  const needed = await page.evaluate(() => document.documentElement.scrollWidth)
-  expect(needed, `${where} does not scroll sideways`).toBeLessThanOrEqual(320)
-}
 
 for (const name of chats) {
   const id = addressIds.find((id) => id === providerIdOf(name))
@@ -64,7 +55,7 @@ for (const name of chats) {
 
     await button(page, `Connect ${name}`).click()
     await expect(page.getByRole('heading', { name: `Connect ${name}` })).toBeVisible()
-    await expectFine(page, 'the page', 'light')
+    await expectFine(page)
     const asksForName = (await page.getByLabel('Name of the channel').count()) > 0
     const stops = ['Webhook address', ...(asksForName ? ['Name of the channel (optional)'] : [])]
     for (const stop of ['Use the stand-in', ...stops, 'Connect', 'Cancel']) {
@@ -80,7 +71,8 @@ for (const name of chats) {
     await expect(field).toBeFocused()
     await expect(field).toHaveValue('https://chat.example/not <it>')
     await expect(field).toHaveAccessibleDescription(/^This is not the address of a webhook/)
-    await expectFine(page, 'the page with an error', 'dark')
+    await page.emulateMedia({ colorScheme: 'dark' })
+    await expectFine(page)
     // An address that was typed so far does not matter.
     await field.fill('')
     await button(page, 'Cancel').press('Enter')
@@ -90,20 +82,17 @@ for (const name of chats) {
     await button(page, `Connect ${name}`).click()
     await button(page, 'Use the stand-in').press('Enter')
     await expect(button(page, `Disconnect ${name}`)).toBeVisible()
-    await page.getByLabel('Notify me when a deal is signed or closed').check()
-    await button(page, 'Save').click()
-    await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+    await saveRules(page, 'a deal is signed or closed')
 
     await move(9001, 'closedwon')
-    const opened = context.waitForEvent('page')
-    await page.getByRole('link', { name: 'Open sales (stand-in)' }).click()
-    const chat = await opened
+    const chat = await openTab(page, 'Open sales (stand-in)')
     // Above it, some chats show the text of the notification.
     await expect(chat.getByText('Acme renewal was won').last()).toBeVisible()
     const deal = chat.getByRole('link', { name: 'Acme renewal' })
     await expect(deal).toHaveAttribute('href', /\/sandbox\/hubspot\/.*\/9001$/)
     if (asksForName) await expect(chat.getByText('Dealbell is connected')).toHaveCount(1)
-    await expectFine(chat, 'the stand-in', 'dark')
+    await chat.emulateMedia({ colorScheme: 'dark' })
+    await expectFine(chat)
 
     await page.getByRole('link', { name: 'Activity' }).click()
     const row = page.getByRole('listitem').filter({ hasText: 'Acme renewal' })

@@ -23,6 +23,14 @@ export async function expectNoFinding(page: Page, where: string): Promise<void> 
   expect(passes.length).toBeGreaterThan(10)
 }
 
+/** What is true on each page, whatever it shows. */
+export async function expectFine(page: Page): Promise<void> {
+  await expectNoFinding(page, page.url())
+  const needed = await page.evaluate(() => document.documentElement.scrollWidth)
+  const width = page.viewportSize()?.width ?? 0
+  expect(needed, `${page.url()} does not scroll sideways`).toBeLessThanOrEqual(width)
+}
+
 /** Waits until colours have changed. In the middle of a transition their contrast means nothing. */
 const endTransitions = (page: Page) =>
   page.evaluate(() =>

@@ -1,5 +1,6 @@
 import { expect, test } from '@playwright/test'
 import { launch } from '../server/program.ts'
+import { button, rule, saveRules } from './server.ts'
 
 test('npm run dev -- --mock shows the whole dashboard without a server, and a reload keeps what the user did', {
   tag: '@all',
@@ -7,8 +8,7 @@ test('npm run dev -- --mock shows the whole dashboard without a server, and a re
   // Vite bundles the dependencies first, without a build.
   test.setTimeout(180_000)
   const mock = launch(['scripts/dev.ts', '--mock'], { DEV_PORT: '0' })
-  const button = (name: string) => page.getByRole('button', { name, exact: true })
-  const closed = page.getByLabel('Notify me when a deal is signed or closed')
+  const closed = rule(page, 'a deal is signed or closed')
   const failed = page.getByRole('listitem').filter({ hasText: 'Globex expansion' })
   try {
     const url = await mock.said(/The dashboard is at (\S+)\. /)
@@ -16,15 +16,13 @@ test('npm run dev -- --mock shows the whole dashboard without a server, and a re
     await expect(page.getByText('Mock: nothing leaves this page.')).toBeVisible()
     await expect(page.getByText('Connections required')).toBeVisible({ timeout: 120_000 })
     for (const name of ['HubSpot', 'Slack']) {
-      await button(`Connect ${name}`).click()
-      await expect(button(`Disconnect ${name}`)).toBeVisible()
+      await button(page, `Connect ${name}`).click()
+      await expect(button(page, `Disconnect ${name}`)).toBeVisible()
     }
-    await closed.check()
-    await button('Save').click()
-    await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+    await saveRules(page, 'a deal is signed or closed')
 
     await page.getByRole('link', { name: 'Activity' }).click()
-    await page.getByRole('button', { name: /^Send again: Globex expansion/ }).click()
+    await button(page, /^Send again: Globex expansion/).click()
     await expect(failed).toContainText('Sent to #sales-floor')
 
     await page.reload()

@@ -1,14 +1,12 @@
 import { expect } from '@playwright/test'
 import { stateOf } from '../states/states.ts'
-import { sharedTest as test } from './server.ts'
+import { openTab, sharedTest as test } from './server.ts'
 import { showState } from './show-state.ts'
 import { holdCall } from './watch.ts'
 
-test('support opens in a tab without an opener, and its form works', async ({ page, context }) => {
+test('support opens in a tab without an opener, and its form works', async ({ page }) => {
   await page.goto('/')
-  const opened = context.waitForEvent('page')
-  await page.getByRole('link', { name: 'Contact Support' }).click()
-  const contact = await opened
+  const contact = await openTab(page, 'Contact Support')
   await expect(contact).toHaveURL('/contact')
   expect(await contact.evaluate(() => window.opener)).toBeNull()
   expect(await contact.locator('iframe').evaluate(({ clientHeight }) => clientHeight)).toBe(600)

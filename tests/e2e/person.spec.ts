@@ -1,7 +1,5 @@
-import { expect, type Page } from '@playwright/test'
-import { connect, setUp, test } from './server.ts'
-
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
+import { expect } from '@playwright/test'
+import { button, connect, rule, setUp, test } from './server.ts'
 
 // tests/components/person.test.tsx has the other ways in which a tab learns of another person.
 test('a page that comes out of the back-forward cache shows the person of now with the ticks of nobody, and hears the other tabs again', {
@@ -22,10 +20,10 @@ test('a page that comes out of the back-forward cache shows the person of now wi
     }),
   )
   const page = await context.newPage()
-  const tick = page.getByLabel('Notify me when a deal stage changes')
+  const tick = rule(page, 'a deal stage changes')
   const goAndComeBack = async (meanwhile?: () => Promise<void>) => {
     await button(page, 'Connect HubSpot').click()
-    await expect(page.getByRole('button', { name: 'Allow' })).toBeVisible()
+    await expect(button(page, 'Allow')).toBeVisible()
     await meanwhile?.()
     // A page out of the cache has no load event to wait for.
     await page.goBack({ waitUntil: 'commit' })
@@ -49,7 +47,7 @@ test('a page that comes out of the back-forward cache shows the person of now wi
   const other = await context.newPage()
   await other.goto('/')
   await goAndComeBack(() => connect(other, 'HubSpot'))
-  await expect(page.getByLabel('Notify me when a deal is signed or closed')).toBeChecked()
+  await expect(rule(page, 'a deal is signed or closed')).toBeChecked()
   await expect(button(page, 'Disconnect HubSpot')).toBeVisible()
   await expect(tick).toBeChecked()
   await expect(page.getByText('Unsaved changes')).toBeVisible()

@@ -1,30 +1,12 @@
 import { expect, type Locator, type Page } from '@playwright/test'
-import { expectNoFinding } from './axe.ts'
-import { test as base, withServices } from './server.ts'
-
-const button = (page: Page, name: string) => page.getByRole('button', { name, exact: true })
-const rule = (page: Page, when: string) => page.getByLabel(`Notify me when ${when}`)
-/** The messages in the activity. */
-const rows = (page: Page) => page.getByRole('listitem').filter({ has: page.getByRole('time') })
-
-async function look(page: Page) {
-  await expectNoFinding(page, page.url())
-  const needed = await page.evaluate(() => document.documentElement.scrollWidth)
-  expect(needed, `${page.url()} does not scroll sideways`).toBeLessThanOrEqual(320)
-}
-
-/** Presses a link that opens a tab of its own. */
-async function open(page: Page, link: string): Promise<Page> {
-  const opened = page.waitForEvent('popup')
-  await page.getByRole('link', { name: link }).click()
-  return await opened
-}
+import { expectFine } from './axe.ts'
+import { test as base, button, openTab, rows, rule, saveRules, withServices } from './server.ts'
 
 /** Connects as Ada, who sees all deals. */
 async function connectPipedrive(page: Page) {
   await button(page, 'Connect Pipedrive').click()
   await expect(page.getByLabel('You are')).toHaveValue('6001')
-  await look(page)
+  await expectFine(page)
   await button(page, 'Allow').click()
   await expect(button(page, 'Disconnect Pipedrive')).toBeVisible()
 }
@@ -61,13 +43,10 @@ for (const { chat, allow, link, colorScheme } of [
     )
     await button(page, `Connect ${chat}`).click()
     await button(page, allow).click()
-    await rule(page, 'a deal stage changes').check()
-    await rule(page, 'a deal is signed or closed').check()
-    await button(page, 'Save').click()
-    await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+    await saveRules(page, 'a deal stage changes', 'a deal is signed or closed')
 
-    const deals = await open(page, 'Open its deals')
-    await look(deals)
+    const deals = await openTab(page, 'Open its deals')
+    await expectFine(deals)
     await deals.getByLabel('Stage of Acme renewal').selectOption('Negotiation')
     await button(deals, 'Move Acme renewal').click()
     for (const change of [
@@ -77,7 +56,7 @@ for (const { chat, allow, link, colorScheme } of [
     ]) {
       await button(deals, change).click()
     }
-    const room = await open(page, link)
+    const room = await openTab(page, link)
     const messages = [
       ['Acme renewal moved to Negotiation', 'Proposal → Negotiation · €12,500 · Owner: Ada Admin'],
       ['Globex pilot was won', 'Demo → Won · €4,800 · Owner: Ben Berg'],

@@ -127,22 +127,41 @@ export const sharedTest = test.extend({
   server: async ({ sharedServer }, use) => await use(sharedServer),
 })
 
+export const button = (page: Page, name: string | RegExp) =>
+  page.getByRole('button', { name, exact: true })
+export const rule = (page: Page, when: string) => page.getByLabel(`Notify me when ${when}`)
+/** The messages in the activity. */
+export const rows = (page: Page) =>
+  page.getByRole('listitem').filter({ has: page.getByRole('time') })
+
+/** Presses a link that opens a tab of its own. */
+export async function openTab(page: Page, link: string, press: 'click' | 'tap' = 'click') {
+  const opened = page.context().waitForEvent('page')
+  await page.getByRole('link', { name: link })[press]()
+  return await opened
+}
+
 /** Connects services on the stand-ins' consent pages. */
 export async function connect(page: Page, ...services: string[]): Promise<void> {
   for (const name of services) {
-    await page.getByRole('button', { name: `Connect ${name}`, exact: true }).click()
-    await page.getByRole('button', { name: 'Allow' }).click()
-    await expect(page.getByRole('button', { name: `Disconnect ${name}` })).toBeVisible()
+    await button(page, `Connect ${name}`).click()
+    await button(page, 'Allow').click()
+    await expect(button(page, `Disconnect ${name}`)).toBeVisible()
   }
+}
+
+/** Ticks rules and saves. */
+export async function saveRules(page: Page, ...rules: string[]): Promise<void> {
+  for (const when of rules) await rule(page, when).check()
+  await button(page, 'Save').click()
+  await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
 }
 
 /** Opens the dashboard, connects both services and saves one rule. */
 export async function setUp(page: Page): Promise<void> {
   await page.goto('/')
   await connect(page, 'HubSpot', 'Slack')
-  await page.getByLabel('Notify me when a deal is signed or closed').check()
-  await page.getByRole('button', { name: 'Save', exact: true }).click()
-  await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+  await saveRules(page, 'a deal is signed or closed')
 }
 
 /** Runs a server with an empty database while `use` runs. @param env adds settings. @param root as of `Dealbell`. */

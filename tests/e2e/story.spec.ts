@@ -1,38 +1,22 @@
 import { expect, type Page } from '@playwright/test'
-import { expectNoFinding } from './axe.ts'
-import { connect, setUp, test } from './server.ts'
+import { expectFine } from './axe.ts'
+import { button, connect, openTab, rows, rule, setUp, test } from './server.ts'
 
-const button = (page: Page, name: string | RegExp) =>
-  page.getByRole('button', { name, exact: true })
-const rule = (page: Page, when: string) => page.getByLabel(`Notify me when ${when}`)
-/** The messages in the activity. */
-const rows = (page: Page) => page.getByRole('listitem').filter({ has: page.getByRole('time') })
 const row = (page: Page, deal: string) => rows(page).filter({ hasText: deal })
-const saved = '✅ Rules saved successfully!'
 const deals = '/sandbox/hubspot/deals'
 const slack = '/sandbox/slack'
 
 // tests/browsers plays with a mouse on a wide screen.
 test.describe('on a phone, by touch', () => {
-  const width = 390
   // The page is in English, whatever the browser prefers.
-  test.use({ viewport: { width, height: 844 }, hasTouch: true, isMobile: true, locale: 'de-DE' })
+  test.use({
+    viewport: { width: 390, height: 844 },
+    hasTouch: true,
+    isMobile: true,
+    locale: 'de-DE',
+  })
   // axe looks at each of several pages.
   test.describe.configure({ timeout: 180_000 })
-
-  /** What is true on each page, whatever it shows. */
-  async function look(page: Page) {
-    const needed = await page.evaluate(() => document.documentElement.scrollWidth)
-    expect(needed, `${page.url()} does not scroll sideways`).toBeLessThanOrEqual(width)
-    await expectNoFinding(page, page.url())
-  }
-
-  /** Presses a link that opens a tab of its own. */
-  async function open(page: Page, link: string): Promise<Page> {
-    const opened = page.context().waitForEvent('page')
-    await page.getByRole('link', { name: link }).tap()
-    return await opened
-  }
 
   async function move(page: Page, deal: string, stage: string) {
     await page.getByLabel(`Stage of ${deal}`).selectOption(stage)
@@ -45,14 +29,14 @@ test.describe('on a phone, by touch', () => {
     await page.goto('/')
     await expect(page.getByText('Connections required')).toBeVisible()
     await expect(page.getByText('Stand-in', { exact: true })).toHaveCount(2)
-    await look(page)
+    await expectFine(page)
     await rule(page, 'a deal stage changes').tap()
     await button(page, 'Save').tap()
     await expect(page.getByText(/^❌ Please connect both/)).toBeInViewport()
 
     await button(page, 'Connect HubSpot').tap()
     await expect(button(page, 'Allow')).toBeVisible()
-    await look(page)
+    await expectFine(page)
     await button(page, 'Allow').tap()
     // What the rules would have sent, before any of them is saved.
     await expect(rule(page, 'a deal stage changes')).toHaveAccessibleDescription(
@@ -62,26 +46,26 @@ test.describe('on a phone, by touch', () => {
     await expect(page.getByText('Initech expansion was won')).toBeVisible()
     await button(page, 'Connect Slack').tap()
     await expect(button(page, 'Allow')).toBeVisible()
-    await look(page)
+    await expectFine(page)
     await button(page, 'Allow').tap()
 
     // The tick came along, without a question.
     await expect(page.getByText('Unsaved changes')).toBeVisible()
     await expect(rule(page, 'a deal stage changes')).toBeChecked()
     await button(page, 'Save').tap()
-    await expect(page.getByText(saved)).toBeInViewport()
+    await expect(page.getByText('✅ Rules saved successfully!')).toBeInViewport()
     await expect(page.getByRole('link', { name: 'Open #sales-floor' })).toBeVisible()
-    await look(page)
+    await expectFine(page)
     await button(page, 'Send a test message').tap()
     await expect(page.getByText('Sent to #sales-floor.')).toBeVisible()
 
-    const tab = await open(page, 'Open its deals')
+    const tab = await openTab(page, 'Open its deals', 'tap')
     await move(tab, 'Acme renewal', 'Closed lost')
-    await look(tab)
+    await expectFine(tab)
     await tab.getByRole('link', { name: 'Look at the chat' }).tap()
     await expect(tab.getByRole('heading', { name: '#sales-floor' })).toBeAttached()
     await expect(tab.getByText('Acme renewal')).toBeInViewport()
-    await look(tab)
+    await expectFine(tab)
   })
 
   test('every day, a person sees what was sent, finds one message, sends it again, and signs out', {
@@ -114,7 +98,7 @@ test.describe('on a phone, by touch', () => {
     for (const name of ['Sent 1', 'Failed 1', 'Skipped 12']) {
       await expect(page.getByRole('link', { name })).toBeVisible()
     }
-    await look(page)
+    await expectFine(page)
 
     await page.getByRole('link', { name: 'Contact Support' }).scrollIntoViewIfNeeded()
     await move(9003, 'closedlost')
@@ -132,18 +116,18 @@ test.describe('on a phone, by touch', () => {
     await showDay.tap()
     await expect(page.getByText('No message matches.')).toBeVisible()
     await expect(day).toHaveAttribute('aria-valuetext', /: 0 sent, 0 failed$/)
-    await look(page)
+    await expectFine(page)
     await day.press('End')
     await showDay.tap()
     await button(page, 'Send again: Globex pilot').tap()
     await expect(row(page, 'Globex pilot')).toContainText('Sent to #sales-floor')
 
     await page.getByRole('banner').getByRole('button').tap()
-    await look(page)
+    await expectFine(page)
     await button(page, 'Sign out of this browser').tap()
     const line = page.getByText('Signed out. Connect HubSpot to find your settings again.')
     await expect(line).toBeFocused()
-    await look(page)
+    await expectFine(page)
   })
 
   test('when the channel is archived, a person sees what broke and what was missed, and sends it to another channel', {
@@ -165,23 +149,23 @@ test.describe('on a phone, by touch', () => {
     )
     await expect(why).toHaveCSS('color', 'rgb(185, 28, 28)')
     await expect(page.getByText('2 messages failed while disconnected.')).toBeVisible()
-    await look(page)
+    await expectFine(page)
     await page.getByRole('link', { name: 'See the failed ones' }).tap()
     const first = row(page, 'Initech expansion')
     await expect(first).toContainText(/Closed won.*Closed lost/)
     await expect(first).toContainText('When a deal is signed or closed')
     // Nothing was read of the second one.
     await expect(row(page, 'Deal 9001')).toBeVisible()
-    await look(page)
+    await expectFine(page)
 
     await button(page, /^Connect Slack, to send again: Deal 9001/).tap()
     await page.getByLabel('Channel for the messages').selectOption('#deals')
     await button(page, 'Allow').tap()
     await expect(page.getByText('2 messages failed while Slack was disconnected.')).toBeVisible()
-    await look(page)
+    await expectFine(page)
     await button(page, 'Send all again').tap()
     await expect(page.getByText('2 messages will be sent again.')).toBeVisible()
-    const chat = await open(page, 'Open #deals')
+    const chat = await openTab(page, 'Open #deals', 'tap')
     for (const message of ['Initech expansion was lost', 'Acme renewal was won']) {
       await expect(chat.getByText(message)).toBeVisible()
     }

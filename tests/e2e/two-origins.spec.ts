@@ -10,7 +10,7 @@ import { readBuiltPage } from '../../server/page/build.ts'
 import { serveDashboard } from '../../server/page/serve.ts'
 import { listen } from '../relay/listen.ts'
 import { freePort } from '../relay/postgres.ts'
-import { connect, sharedTest as test, withServer } from './server.ts'
+import { button, connect, openTab, saveRules, sharedTest as test, withServer } from './server.ts'
 
 /** The page on a host of its own, as on Netlify. There, nothing answers for the backend. */
 async function serveBuild(backendUrl: string) {
@@ -53,15 +53,11 @@ test('a page on another origin reaches all pages that only the backend has', {
     await expect(page).toHaveURL(`${hostUrl}/`)
     await expect(page.getByText('do not work at this address')).toBeHidden()
     await connect(page, 'HubSpot', 'Slack')
-    await page.getByLabel('Notify me when a deal is signed or closed').check()
-    await page.getByRole('button', { name: 'Save', exact: true }).click()
-    await expect(page.getByText('✅ Rules saved successfully!')).toBeVisible()
+    await saveRules(page, 'a deal is signed or closed')
 
-    const opened = page.waitForEvent('popup')
-    await page.getByRole('link', { name: 'Open its deals' }).click()
-    const deals = await opened
+    const deals = await openTab(page, 'Open its deals')
     await deals.getByLabel('Stage of Acme renewal').selectOption('Closed won')
-    await deals.getByRole('button', { name: 'Move Acme renewal' }).click()
+    await button(deals, 'Move Acme renewal').click()
     await deals.getByRole('link', { name: 'Look at the chat' }).click()
     await deals.getByRole('link', { name: 'Acme renewal' }).click()
     await expect(deals).toHaveURL(`${backendUrl}/sandbox/hubspot/deals#deal-9001`)

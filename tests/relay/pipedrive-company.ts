@@ -18,10 +18,10 @@ import {
 } from '../../stand-ins/pipedrive/company.ts'
 import { createPipedriveOAuth } from '../../stand-ins/pipedrive/oauth.ts'
 import { StandInWebhooks } from '../../stand-ins/pipedrive/webhooks.ts'
+import { tokensOf } from '../pipedrive-openapi.ts'
 import { storeAccounts } from './accounts.ts'
 import { appUrl } from './hubspot-webhook.ts'
 import { listen } from './listen.ts'
-import { tokensOf } from './pipedrive-outside.ts'
 import {
   ago,
   backend,
@@ -114,7 +114,8 @@ export async function shareCompany(): Promise<void> {
     const token = request.headers.get('Authorization') ?? ''
     const by = company.users.find(({ id }) => token.includes(`pipedrive-stand-in-${id}-`))
     const path = pathname.replace('/sandbox', '')
-    const call = { by, method: request.method, path, tokens: tokensOf({ ...request, path }) }
+    const { method } = request
+    const call = { by, method, path, tokens: tokensOf(`${method} ${path}`) }
     calls.push(call)
     return (
       fault.current?.(call) ??

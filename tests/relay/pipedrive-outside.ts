@@ -1,3 +1,5 @@
+import { basicAuth } from '../../server/providers/basic-auth.ts'
+
 // Pipedrive as this server meets it: tokens of one user each, deals that some users may not see, changelogs, and
 // webhooks that each user's token makes. A code of a consent page is `company:user`.
 
@@ -33,8 +35,7 @@ export interface PipedriveCall {
   path: string
   /** What a Bearer token, a refresh token or a code is. */
   token: string
-  form: URLSearchParams
-  json: Record<string, string>
+  body: string
 }
 
 export interface PipedriveAnswer {
@@ -61,16 +62,6 @@ export const noSuchGrant: PipedriveAnswer = {
 export const noScope: PipedriveAnswer = {
   status: 403,
   body: { success: false, error: 'Scope and URL mismatch' },
-}
-
-/** What each call costs of the company's tokens of a day. */
-export function tokensOf({ method, path }: Pick<PipedriveCall, 'method' | 'path'>): number {
-  if (!path.startsWith(`${pipedrivePath}/api/`)) return 0
-  if (path.includes('/changelog')) return 20
-  if (path.includes('/webhooks')) return method === 'DELETE' ? 6 : 10
-  if (path.includes('/users/')) return 2
-  if (/\/(stages|pipelines)/.test(path)) return 5
-  return /\/deals\/\d/.test(path) ? 1 : 10
 }
 
 /** @param base is the address that its users call. */
@@ -147,7 +138,8 @@ export function createPipedriveOutside(base: string) {
     webhook.company === company && String(webhook.user_id) === user
   const remove = (webhook: PipedriveWebhook) => webhooks.splice(webhooks.indexOf(webhook), 1)
 
-  function oauth({ path, form }: PipedriveCall): PipedriveAnswer {
+  function oauth({ path, body }: PipedriveCall): PipedriveAnswer {
+    const form = new URLSearchParams(body)
     const token = form.get('refresh_token') ?? form.get('token') ?? ''
     const [, company = '', user = ''] = ofPipedriveToken.exec(token) ?? []
     if (path.endsWith('/revoke')) {
@@ -165,9 +157,10 @@ export function createPipedriveOutside(base: string) {
     const id = Number(/\/webhooks\/(\d+)$/.exec(call.path)?.[1])
     if (call.method === 'GET') return data(own)
     if (call.method === 'POST') {
-      const { subscription_url = '', http_auth_user = '', http_auth_password = '' } = call.json
+      const json: Record<string, string> = JSON.parse(call.body)
+      const { subscription_url = '', http_auth_user = '', http_auth_password = '' } = json
       const webhook = {
-        ...call.json,
+        ...json,
         ...{ id: ++made, company, user_id: Number(user), is_active: 1 },
         ...{ subscription_url, http_auth_user, http_auth_password },
       }
@@ -242,10 +235,10 @@ export function createPipedriveOutside(base: string) {
           update_time: longAgo,
         },
       }
-      const credentials = Buffer.from(`${http_auth_user}:${http_auth_password}`).toString('base64')
+      const auth = basicAuth(http_auth_user, http_auth_password)
       return {
         method: 'POST',
-        headers: { 'Content-Type': 'application/json', Authorization: `Basic ${credentials}` },
+        headers: { 'Content-Type': 'application/json', Authorization: auth },
         body: JSON.stringify(body),
       }
     },

@@ -19,8 +19,6 @@ export interface ServerOptions {
   env?: Readonly<Record<string, string>>
 }
 
-export const metricsToken = serverKey.toString('hex')
-
 export function serverEnv(
   { outside, database, failpoint, encryptionKey, nodeOptions, env }: ServerOptions,
   port: number,
@@ -30,7 +28,6 @@ export function serverEnv(
     PORT: String(port),
     APP_URL: appUrl,
     SERVE_DASHBOARD: 'false',
-    METRICS_TOKEN: metricsToken,
     ENCRYPTION_KEY: encryptionKey ?? serverKey.toString('base64'),
     HUBSPOT_CLIENT_ID: 'hubspot-client',
     HUBSPOT_CLIENT_SECRET: clientSecret,

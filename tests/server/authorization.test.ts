@@ -81,13 +81,15 @@ describe.each([
       expect(await answer.clone().text()).toContain(message)
       expect(await refusal(answer)).toBe(`400 ${code}`)
       expect(harness.calls).toEqual([])
+      return answer
     }
 
     test('without a state, as after an installation from a marketplace: the page says what to do', async () => {
-      const params = await browser.authorize(provider)
-      params.delete('state')
+      const params = new URLSearchParams({ code: '1' })
       const message = `It was begun at ${name}, not in Dealbell. Connect ${name} here to finish it.`
-      await expectRefused(params, message, 'exchange_refused')
+      const answer = await expectRefused(params, message, 'exchange_refused')
+      // With this header, the page would say that cookies are missing.
+      expect(answer.headers.get('Dealbell-Person')).toBeNull()
     })
 
     test.each<[string, (params: URLSearchParams) => unknown]>([

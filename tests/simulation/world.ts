@@ -1,4 +1,5 @@
 import { defaultTimeouts } from '../../server/providers/calls.ts'
+import { tokensOf } from '../pipedrive-openapi.ts'
 import { dealsIn } from '../relay/hubspot-webhook.ts'
 import { createOutside, type OutsideResponse } from '../relay/outside.ts'
 import {
@@ -6,7 +7,6 @@ import {
   noScope,
   noSuchGrant,
   type PipedriveAnswer,
-  tokensOf,
 } from '../relay/pipedrive-outside.ts'
 import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
 import { acceptedAt, base, closedAt, readAt, webhookAt } from './chats.ts'
@@ -176,7 +176,6 @@ export function createWorld({
   function answerOfPipedrive(request: Request, body: string): PipedriveAnswer {
     const { pathname, search } = new URL(request.url)
     const { token, account = '' } = callOf(request, body)
-    const isJson = request.headers.get('Content-Type')?.includes('json')
     const isOAuth = pathname.includes('/oauth/')
     const grant = grantOf(token)
     if (isEnded(grant, token)) {
@@ -188,13 +187,7 @@ export function createWorld({
     if (account !== '' && hasTooMany(account, 2_000)) {
       return { status: 429, body: { success: false, error: 'request over limit' } }
     }
-    return pipedrive.answer({
-      method: request.method,
-      path: pathname + search,
-      token,
-      form: new URLSearchParams(isJson ? '' : body),
-      json: isJson && body !== '' ? JSON.parse(body) : {},
-    })
+    return pipedrive.answer({ method: request.method, path: pathname + search, token, body })
   }
 
   /** Those of the faults 'refuses once' that have happened. */
@@ -356,7 +349,7 @@ export function createWorld({
     const { method } = message
     const path = new URL(message.url).pathname + new URL(message.url).search
     const user = ofToken.exec(call.token)?.[2] ?? ''
-    const tokens = tokensOf({ method, path })
+    const tokens = tokensOf(`${method} ${path}`)
     const counted: Call | undefined =
       account === undefined
         ? undefined
