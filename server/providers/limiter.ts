@@ -8,7 +8,7 @@ import type { CrmId } from './registry.ts'
 /** Counts a call of any process (`CountCall` in database/call-counter.ts). */
 type CountSharedCall = (key: string, most: number, intervalMs: number) => Promise<number>
 /** Counts what a call costs of an account's day (`Spend` in database/budgets.ts). */
-export type SpendShared = (
+type SpendShared = (
   crm: CrmId,
   accountId: string,
   spending: { tokens: number; keep?: number | undefined; most: number; heard?: Day | undefined },
