@@ -276,11 +276,11 @@ export const breaks: readonly Break[] = [
   {
     name: 'webhook: it is made without a look',
     file: 'server/providers/pipedrive/subscription.ts',
-    from: `    if (await keepOne(access, id, { wanted })) return false
+    from: `    if (await keepOne(access, id, wanted)) return false
     const options = { method: 'POST', body: wanted } as const
     await call(access, 'makeWebhook', 'v1/webhooks', anything, options)
     // Another tab or process may have made one, too.
-    await keepOne(access, id, { wanted, isNew: true })
+    await keepOne(access, id, wanted, { isNew: true })
 `,
     to: `    const options = { method: 'POST', body: wanted } as const
     await call(access, 'makeWebhook', 'v1/webhooks', anything, options)
