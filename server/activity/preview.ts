@@ -1,7 +1,7 @@
 import type { Preview } from '../../contract/features/preview.ts'
 import { createCache } from '../cache.ts'
 import type { AccessDependencies, CrmConnection } from '../people/access-token.ts'
-import { ProviderError } from '../providers/provider-error.ts'
+import { isLasting } from '../providers/provider-error.ts'
 import { createPreviewReader, previewDays, type ReadLimits, readLimits } from './read-preview.ts'
 
 const freshMs = 10 * 60_000
@@ -30,9 +30,7 @@ export function createPreview(
       try {
         return { preview: await readPreview(context) }
       } catch (error) {
-        // An answer that is not understood will probably come again.
-        const isLasting = error instanceof ProviderError && error.kind === 'nonsense'
-        options.ttl = isLasting ? freshMs : failedMs
+        options.ttl = isLasting(error) ? freshMs : failedMs
         return { error }
       }
     },

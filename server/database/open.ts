@@ -67,7 +67,7 @@ function setLimits(set: 'set' | 'set local', statementMs: number): string {
 
 interface PostgresOptions {
   poolSize?: number
-  /** How long a statement may take. Migrations have no limit. */
+  /** How long a statement may take; 0 for any time. Migrations have no limit. */
   statementMs?: number
   beforeMigration?: BeforeMigration | undefined
   /** Is called when a migration does not get its locks, before it is tried again. */
@@ -97,7 +97,7 @@ export async function openPostgres(
     ...connectionTo(url),
     Client,
     max: poolSize,
-    query_timeout: statementMs + 5_000,
+    ...(statementMs > 0 && { query_timeout: statementMs + 5_000 }),
     async onConnect(client) {
       // The pool listens only to idle connections. Without a listener, an error ends this process.
       client.on('error', () => {})

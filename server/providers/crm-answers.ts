@@ -33,7 +33,7 @@ export function dateIn(value: string | null | undefined): Date | undefined {
   return date.getTime() > 0 && date.getUTCFullYear() < 2200 ? date : undefined
 }
 
-/** The number in a header. Undefined if there is none, or a negative one. */
+/** The number in a header. Undefined if there is none, or one that counts nothing. */
 export function countIn(headers: Headers, name: string): number | undefined {
   const header = headers.get(name)
   const value = header === null || header.trim() === '' ? Number.NaN : Number(header)

@@ -50,6 +50,12 @@ export const answerTooLarge = 'answer_too_large'
 export const isTooLarge = (error: unknown) =>
   error instanceof ProviderError && error.reason === answerTooLarge
 
+/** Whether the same call would probably get the same answer again. A page of a proxy has no field. */
+export const isLasting = (error: unknown) =>
+  error instanceof ProviderError &&
+  error.kind === 'nonsense' &&
+  (error.field !== undefined || isTooLarge(error))
+
 /** Whether a call failed because of its token. The token of another user may do. */
 export const isOfToken = (error: unknown): boolean =>
   error instanceof ProviderError && (error.kind === 'refused' || error.kind === 'unauthorized')

@@ -108,7 +108,7 @@ export interface CrmAccess {
 
 /**
  * What a CRM must implement. Each request to the CRM ends within ten seconds, after its wait for the limit. A call
- * needs a few requests at most, one after another.
+ * may need several, one after another.
  */
 export interface Crm extends Provider {
   /**

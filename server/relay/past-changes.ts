@@ -10,7 +10,7 @@ import {
 import { checkSoon, isSame } from '../people/refusals.ts'
 import type { CrmDeal } from '../providers/deal.ts'
 import type { Crm, CrmAccess } from '../providers/provider.ts'
-import { isOfToken, isTooLarge, ProviderError } from '../providers/provider-error.ts'
+import { isLasting, isOfToken, isTooLarge, ProviderError } from '../providers/provider-error.ts'
 import type { CrmId, DealProperty } from '../providers/registry.ts'
 
 const longestPauseMs = 30_000
@@ -62,8 +62,8 @@ export function createSpareCalls(dependencies: AccessDependencies) {
           if (error.stage === 'refresh') await checkSoon(database, isSame(connection))
           continue
         }
-        // The next answer would have the same form, and may cost as much.
-        if (error.kind === 'nonsense') throw error
+        // Each answer may cost the account some of its budget.
+        if (isLasting(error)) throw error
         const waitMs = error.retryAfterMs ?? retryMs * 2 ** (tries - 1)
         const most = error.retryAfterMs === undefined ? mostUnanswered : maxTries
         if (tries >= most || waitMs > longestPauseMs) throw error

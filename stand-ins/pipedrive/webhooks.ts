@@ -106,7 +106,10 @@ export class StandInWebhooks {
   }
 }
 
-/** Calls the app. @param auth the header of Basic authentication. @returns its answer; undefined if there is none within ten seconds. */
+/**
+ * Calls the app. @param auth the header of Basic authentication.
+ * @returns its answer; undefined if there is none within ten seconds.
+ */
 export function callApp(
   { apiUrl, settings }: PipedriveCompany,
   method: string,

@@ -161,7 +161,7 @@ describe.each(databaseKinds)('on %s', (kind) => {
       await catchUp.stop()
 
       await backend.tick(userId, 'deal-closed')
-      await backend.database.update(crmAccounts).set({ searchedUntil: new Date(ago(90 * hour)) })
+      await searchedUntil(ago(90 * hour))
       search()
       await searched()
       expect(await stored()).toEqual(['2 next search'])

@@ -833,6 +833,17 @@ describe('Pipedrive is called for', () => {
     expect(answer?.history.map(({ value, at }) => `${value} ${timeOf(at)}`)).toEqual(values)
   })
 
+  test('a history among entries of fields whose values are no texts, or missing', async () => {
+    const own = (more: object) => ({ field_key: 'a1b2', time: '2026-03-01 12:30:00', ...more })
+    const entries = [own({ old_value: 5, new_value: { id: 6 } }), own({}), ...moves]
+    server.answers = {
+      '/deals/1': found(deal),
+      '/changelog': { ...found(entries), unlike: true },
+    }
+    const answer = await pipedrive.deal(access(), '1', withHistory)
+    expect(answer?.history).toHaveLength(3)
+  })
+
   test('few deals one by one, and many by a list, which lacks those that are hidden', async () => {
     const ids = Array.from({ length: 10 }, (_, n) => `${n + 1}`)
     server.answers = {

@@ -155,13 +155,40 @@ test('where nobody gets an answer, a search ends soon, and one user without an a
   expect(nobody.ended).toBeInstanceOf(ProviderError)
   expect(nobody.asked).toHaveLength(3)
 
-  const some = nobody.asked.slice(0, 2)
-  isAway = () => false
-  expect((await round()).asked).toHaveLength(users)
-  isAway = (token) => some.includes(token)
-  expect((await round()).asked).toHaveLength(users)
-  // Now they come last. A third one cannot end the search before others.
-  expect(new Set((await round()).asked.slice(-2))).toEqual(new Set(some))
+  // They come last then, and also behind a user who has just connected.
+  await connect({ ...ben, id: 6_100 + users }, `${users}`)
+  isAway = (token) => nobody.asked.includes(token)
+  const { asked: all, ended } = await round()
+  expect(ended).toBeTypeOf('number')
+  expect(all).toHaveLength(users + 1)
+  expect(new Set(all.slice(-3))).toEqual(new Set(nobody.asked))
+})
+
+test('a reopened deal is found, whenever its changes were read before', async () => {
+  const b = await connect(ben, 'B')
+  const deal = newDeal('Deal', ben)
+  for (const webhook of webhooks.all.values()) webhook.bannedUntil = Date.now() + 30 * minute
+  edit(deal, { stage_id: 11 }, { at: ago(8 * minute) })
+  await search()
+  edit(deal, { status: 'won' }, { at: ago(6 * minute) })
+  await search()
+  edit(deal, { status: 'open' }, { at: ago(4 * minute) })
+  await search()
+  edit(deal, { status: 'lost' }, { at: ago(3.5 * minute) })
+  await search()
+  // This one is too young: its webhook is probably on its way.
+  edit(deal, { status: 'open' }, { at: ago(minute) })
+  await search()
+  for (const change of deal.changes) change.at = Math.min(change.at, ago(3 * minute))
+  await search()
+  expect(await outcomes(b, 5)).toEqual(sent(5))
+  expect(await shown(b)).toEqual([
+    'Deal: Qualified → Contact made',
+    'Deal: Contact made → Won',
+    'Deal: Won → Contact made',
+    'Deal: Contact made → Lost',
+    'Deal: Lost → Contact made',
+  ])
 })
 
 test('a stage change costs each user at most two tokens, and a search without changes at most twenty', async () => {

@@ -154,9 +154,11 @@ export async function connectedSince(userId: string, atMs: number): Promise<void
     .where(eq(connections.userId, userId))
 }
 
-/** The account is searched now. The last search was complete until that time. */
+/** The account is searched now. The last search was complete until that time, and has ended some seconds ago. */
 export async function searchedUntil(atMs: number, account = portal): Promise<void> {
-  const times = { searchedUntil: new Date(atMs), searchAt: new Date(0) }
+  // Not now: a start that follows at once might count it as later.
+  const searchedAt = new Date(ago(10 * second))
+  const times = { searchedUntil: new Date(atMs), searchAt: new Date(0), searchedAt }
   await backend.database
     .insert(crmAccounts)
     .values({ crm: 'hubspot', accountId: String(account), ...times })

@@ -46,8 +46,10 @@ export function readBody(body: unknown): {
   const events = properties.flatMap((property) => {
     const value = valueIn(property, data)
     const former = previous && valueIn(property, { ...data, ...previous })
-    // Undefined: it was deleted before, and is restored. A new deal without a value has not changed it, either.
-    if (former === undefined || value === (former ?? '')) return []
+    // It was deleted, and is restored.
+    if (former === undefined) return []
+    // Nor has a new deal changed what is empty.
+    if (value === (former ?? '')) return []
     if (!v.is(storableText, value) || !v.is(storableText, former ?? '')) return []
     // Each connected user's webhook tells of the same edit, with other ids, and so does each try.
     const seconds = Math.floor(occurredAt.getTime() / 1000)

@@ -55,11 +55,11 @@ export const propertiesIn = (changed: object) =>
   dealProperties.filter((property) => fieldsOf[property].some((field) => field in changed))
 
 const anyText = v.pipe(
-  v.unknown(),
-  v.transform((value) => (value == null ? null : String(value))),
+  v.nullish(v.unknown(), null),
+  v.transform((value) => (value === null ? null : String(value))),
 )
 
-/** Entries of all fields. Those of a company's own fields may have values of other types. */
+/** Entries of all fields. The values of a company's own fields need not be texts. */
 export const changelogEntry = v.object({
   // The changelog calls it by its name in version 1 of the API.
   field_key: v.pipe(

@@ -3,6 +3,8 @@ import type { Limit } from '../limiter.ts'
 
 /** The largest plan has 480 calls in two seconds. A larger number is that of another interval. */
 const mostCalls = 1_000
+/** No company has so many. The database's integers end soon after it. */
+const mostTokens = 2_000_000_000
 
 /**
  * The limits of the smallest plan, until Pipedrive's headers name others. Pipedrive counts calls for each user. Here
@@ -22,9 +24,14 @@ export const limit: Readonly<Limit> = {
       calls: calls !== undefined && calls <= mostCalls ? calls : undefined,
       left: countIn(headers, 'x-ratelimit-remaining'),
       day: {
-        most: countIn(headers, 'x-daily-ratelimit-token-limit') || undefined,
-        left: countIn(headers, 'x-daily-ratelimit-token-remaining'),
+        most: tokensIn(headers, 'x-daily-ratelimit-token-limit') || undefined,
+        left: tokensIn(headers, 'x-daily-ratelimit-token-remaining'),
       },
     }
   },
+}
+
+function tokensIn(headers: Headers, name: string): number | undefined {
+  const tokens = countIn(headers, name)
+  return tokens === undefined ? undefined : Math.min(Math.floor(tokens), mostTokens)
 }

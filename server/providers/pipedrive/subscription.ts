@@ -11,7 +11,7 @@ const product = 'Dealbell'
 
 const webhook = v.looseObject({
   id: v.number(),
-  user_id: v.nullish(v.number()),
+  user_id: v.number(),
   name: v.nullish(v.string(), ''),
   is_active: v.nullish(v.union([v.number(), v.boolean()]), true),
   /** When it was removed. */
@@ -39,7 +39,8 @@ export function createPipedriveSubscription(
 
   /**
    * Keeps the user's oldest webhook that works and is as wanted, and deletes our other ones of this user. If none is as
-   * wanted and one is new, keeps the newest: Pipedrive may show it in another way. @param wanted Missing: keeps none.
+   * wanted and one is new, keeps the newest: Pipedrive may show it in another way.
+   * @param wanted Missing: keeps none.
    * @returns whether there is one that is as wanted and works.
    */
   async function keepOne(

@@ -163,20 +163,20 @@ export async function unknownOf(
 /**
  * Returns those of these deals of which a change may be missing: the newest stored one has another value than the last
  * change, is older, or does not begin where the one before ended. If none is stored, the last change is news if it happened
- * since `sinceMs` (ms since 1970).
+ * since `sinceMs` (ms since 1970). @returns also the id of the newest stored one: if it stays, nothing was found since.
  */
 export async function dealsWithNews(
   database: Executor,
   of: { crm: CrmId; accountId: string; property: DealProperty; sinceMs: number },
   last: ReadonlyArray<{ dealId: string; value: string; at: Date }>,
-): Promise<string[]> {
-  const rows = await rowsOf<{ dealId: string }>(
+): Promise<Array<{ dealId: string; newest: string | null }>> {
+  return await rowsOf(
     database,
-    sql`select item."dealId"
+    sql`select item."dealId", stored.id::text as newest
         from json_to_recordset(${JSON.stringify(last)}::json)
           as item("dealId" text, value text, at timestamptz)
         left join lateral (
-          select value, occurred_at, former, lead(value) over (order by occurred_at desc, id desc) as before
+          select id, value, occurred_at, former, lead(value) over (order by occurred_at desc, id desc) as before
           from deal_events
           where account_id = ${of.accountId} and deal_id = item."dealId"
             and crm = ${of.crm} and property = ${of.property}
@@ -186,7 +186,6 @@ export async function dealsWithNews(
           else stored.value <> item.value or stored.occurred_at < item.at - ${tolerance}
             or coalesce(stored.former <> to_json(stored.before)::text, false) end`,
   )
-  return rows.map(({ dealId }) => dealId)
 }
 
 type FoundBy = 'webhook' | 'search'

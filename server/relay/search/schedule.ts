@@ -11,7 +11,7 @@ import { type Database, rowsOf } from '../../database/open.ts'
 import { connections } from '../../database/schema.ts'
 import { errorFields } from '../../log.ts'
 import { longestWaitMs } from '../../providers/provider.ts'
-import { ProviderError } from '../../providers/provider-error.ts'
+import { isLasting, ProviderError } from '../../providers/provider-error.ts'
 import { crmIds } from '../../providers/registry.ts'
 import {
   type Account,
@@ -95,7 +95,8 @@ export function createCatchUp(
       const fields = error instanceof ProviderError ? error.fields : errorFields(error)
       log.warn('search for missed changes failed', { crm, account: accountId, ...fields })
       const askedMs = error instanceof ProviderError ? (error.retryAfterMs ?? 0) : 0
-      const againMs = Math.min(Math.max(times.afterErrorMs, askedMs), longestWaitMs)
+      const errorMs = isLasting(error) ? times.everyMs : times.afterErrorMs
+      const againMs = Math.min(Math.max(errorMs, askedMs), longestWaitMs)
       await searchAgain(database, account, againMs)
     }
     return times.pauseMs

@@ -33,9 +33,9 @@ export const lookBackMs = 3 * 24 * 60 * 60_000
 const overlapMs = 10 * 60_000
 /** The webhook of a younger change is probably on its way. */
 export const graceMs = 2 * 60_000
-/** Where each token sees other deals: after so many users for whom the CRM did not answer, the others of an account wait. */
+/** Where each token sees other deals: if so many users of an account got no answer, the others wait for the next search. */
 const mostUnanswered = 3
-/** In some 5 MB. */
+/** Histories whose reads are remembered, in some 5 MB. */
 const mostRead = 20_000
 /** The most that our clock may be ahead of the CRM's clock when a user connects an account. */
 export const clockErrorMs = 60 * 60_000
@@ -61,8 +61,10 @@ export function createSearch(
   { retryMs, renewLease }: { retryMs: number; renewLease: (account: Account) => Promise<void> },
 ): (account: Account, signal: AbortSignal) => Promise<number> {
   const spareCall = createSpareCalls({ database, vault, providers })
-  /** From when the history of a deal with this last change was read, in ms since 1970. To read it again shows nothing new. */
-  const readFrom = createCache<number>(mostRead)
+  /** Histories that were read and would show nothing new. */
+  const read = createCache<true>(mostRead)
+  /** When a connection got no answer, by performance.now(). */
+  const unansweredAt = createCache<number>(mostRead)
 
   const ofAccount = ({ crm, accountId }: Account) =>
     and(
@@ -112,8 +114,9 @@ export function createSearch(
       })
       .from(connections)
       .where(all)
-      // Those for whom the CRM does not answer come last.
-      .orderBy(sql`${connections.searchedUntil} desc nulls last`, connections.connectedAt)
+      .orderBy(connections.connectedAt)
+    // Those who got no answer lately come last.
+    own.sort((a, b) => (unansweredAt.get(a.id) ?? 0) - (unansweredAt.get(b.id) ?? 0))
     let unanswered = 0
     const ends: number[] = []
     let lastError: unknown
@@ -125,8 +128,10 @@ export function createSearch(
       const isKnown = searchedUntil !== null && searchedUntil.getTime() < Date.now()
       const from = isKnown ? searchedUntil.getTime() : connectedSince.getTime() - clockErrorMs
       try {
-        const untilMs = await searchWith(account, only, { searchedUntilMs: from, sinceMs }, signal)
+        const since = { searchedUntilMs: from, sinceMs, reader: id }
+        const untilMs = await searchWith(account, only, since, signal)
         ends.push(untilMs)
+        unansweredAt.delete(id)
         await database
           .update(connections)
           .set({ searchedUntil: new Date(untilMs) })
@@ -135,7 +140,9 @@ export function createSearch(
         if (!(error instanceof ProviderError)) throw error
         lastError = error
         log.warn('search for missed changes failed', { crm, connection: id, ...error.fields })
-        if (isUnanswered(error) && ++unanswered === mostUnanswered) break
+        if (!isUnanswered(error)) continue
+        unansweredAt.set(id, performance.now())
+        if (++unanswered === mostUnanswered) break
       }
     }
     if (ends.length === 0 && lastError !== undefined) throw lastError
@@ -144,12 +151,13 @@ export function createSearch(
 
   /**
    * Searches with the connections that `which` selects.
-   * @param from until when they have searched, and before when nothing is news to them, in ms since 1970.
+   * @param from until when they have searched, and before when nothing is news to them, in ms since 1970. `reader`: the
+   * connection's id, if only one is selected.
    */
   async function searchWith(
     account: Account,
     which: SQL | undefined,
-    from: { searchedUntilMs: number; sinceMs: number },
+    from: { searchedUntilMs: number; sinceMs: number; reader?: string },
     signal: AbortSignal,
   ): Promise<number> {
     const { crm, accountId } = account
@@ -185,24 +193,28 @@ export function createSearch(
       told = found.deals
       return found
     })
-    const lastChangeOf = (dealId: string) => told?.get(dealId)?.history.at(-1)
-    const readKey = (dealId: string, { value, at }: { value: string; at: Date }) =>
-      [accountId, dealId, value, at.getTime()].join('/')
+    const isYoung = ({ at }: { at: Date }) => at.getTime() > beganMs - graceMs
+    /** What is told and stored of the deals that are read now. While it is the same, their histories show nothing new. */
+    const known = new Map<string, string>()
     /**
      * The deals whose history must be read: not those whose last change is stored, or too old or too young to tell, and
      * none twice.
      */
     async function toRead(ids: readonly string[], property: DealProperty) {
+      known.clear()
       if (told === undefined || property !== 'stage') return ids
       const last = ids.flatMap((dealId) => {
-        const change = lastChangeOf(dealId)
-        const isYoung = change !== undefined && change.at.getTime() > beganMs - graceMs
-        if (change === undefined || isYoung) return []
-        const isRead = (readFrom.get(readKey(dealId, change)) ?? Number.POSITIVE_INFINITY) <= fromMs
-        return isRead ? [] : [{ dealId, ...change }]
+        const change = told?.get(dealId)?.history.at(-1)
+        return change === undefined || isYoung(change) ? [] : [{ dealId, ...change }]
       })
       const sinceMs = Math.max(fromMs, from.sinceMs - aheadMs)
-      return await dealsWithNews(database, { crm, accountId, property, sinceMs }, last)
+      const news = await dealsWithNews(database, { crm, accountId, property, sinceMs }, last)
+      const changes = new Map(last.map((change) => [change.dealId, change]))
+      for (const { dealId, newest } of news) {
+        const { value, at } = changes.get(dealId) ?? {}
+        known.set(dealId, [from.reader, dealId, value, at?.getTime(), newest].join('/'))
+      }
+      return [...known].flatMap(([dealId, key]) => (read.has(key) ? [] : [dealId]))
     }
     for await (const ids of pages) {
       for (const property of properties) {
@@ -217,16 +229,16 @@ export function createSearch(
           for (const [dealId, { history }] of deals) {
             for (const { value, at } of reportedChanges(property, history)) {
               await breathe()
-              if (at.getTime() > fromMs && at.getTime() <= beganMs - graceMs) {
+              if (at.getTime() > fromMs && !isYoung({ at })) {
                 const former = formerValue(history, { value, occurredAt: at })
                 events.push(eventOf({ accountId, dealId, property, value, former }, at))
               }
             }
           }
           missed += await inbox.storeFound(crm, events, aheadMs)
-          for (const dealId of deals.keys()) {
-            const change = lastChangeOf(dealId)
-            if (change !== undefined) readFrom.set(readKey(dealId, change), fromMs)
+          for (const [dealId, { history }] of deals) {
+            const key = known.get(dealId)
+            if (key !== undefined && !history.some(isYoung)) read.set(key, true)
           }
         }
       }
