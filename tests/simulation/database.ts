@@ -94,6 +94,8 @@ export class SimulatedDatabase {
     this.rowMs = 0
     this.mostRows = 0
     this.onStep = () => undefined
+    // PGlite keeps all messages of execProtocolRawSync until then.
+    void this.#client.execProtocol(protocol.serialize.sync(), { syncToFs: false })
     this.ask(this.#truncate)
     this.ask('alter sequence sim.ids restart')
   }
