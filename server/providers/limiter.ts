@@ -218,6 +218,11 @@ export function createCallLimiter(
       }
       try {
         await pay(accountId, account, urgency, tokens)
+        // The CRM may have asked for a pause while the database counted.
+        const pausedMs = account.pausedUntil - now()
+        if (!asks && pausedMs > 0) {
+          throw new ProviderError(crm, 'read', 'unreachable', 'rate_limited', pausedMs)
+        }
       } catch (error) {
         // No call was made.
         account.made.splice(account.made.indexOf(madeAt), 1)
