@@ -256,15 +256,16 @@ export function createCallLimiter(
      */
     refused(accountId: string, headers: Headers): number {
       const account = accountOf(accountId)
-      learn(accountId, account, headers)
-      // Calls that were made before the pause say nothing new.
+      // Calls that were made before the pause say nothing new, but for their Retry-After.
       const isNew = account.isAsking || account.pausedUntil <= now()
+      const ms = isNew ? firstPauseMs * pauseGrowth ** account.refusals : 0
       if (isNew) {
-        const ms = firstPauseMs * pauseGrowth ** account.refusals
-        account.pausedUntil = now() + askedWaitMs(headers, Math.min(ms, longestWaitMs))
+        account.pausedUntil = now()
         account.refusals++
         account.isAsking = false
       }
+      learn(accountId, account, headers)
+      pause(account, askedWaitMs(headers, Math.min(ms, longestWaitMs)))
       return account.pausedUntil - now()
     },
 

@@ -104,7 +104,9 @@ describe('a CRM that names no wait', () => {
     expect([refused(), refused(), refused()]).toEqual([2, 2, 2])
     await advance(2_000)
     await enter()
-    expect(refused()).toBe(8)
+    expect(refused({ 'x-ratelimit-remaining': '0' })).toBe(8)
+    // This one says how long.
+    expect(refused({ 'Retry-After': '9' })).toBe(9)
   })
 
   test('answers calls from before its refusal, and the pause goes on', async () => {
