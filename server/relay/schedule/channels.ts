@@ -108,8 +108,8 @@ export async function leaseDue(
 }
 
 /**
- * Makes all channels due that rest. Call it when the clock was put back: a channel may rest until a time that is now far
- * ahead.
+ * Makes all channels due that rest. Call it at a start and when the clock was put back: a channel may rest until a time
+ * that is now far ahead.
  */
 export async function endRests(database: Executor): Promise<void> {
   await database.execute(

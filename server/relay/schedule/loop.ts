@@ -68,7 +68,7 @@ export function createLoop({
   let renewing: NodeJS.Timeout | undefined
   let turnedAt = Number.NEGATIVE_INFINITY
   /** How far the database's clock is ahead of `performance.now()`, at least. */
-  let aheadMs = Number.NEGATIVE_INFINITY
+  let aheadMs = Number.POSITIVE_INFINITY
 
   /** Tells the loop that a channel is due now. */
   function wake(): void {
