@@ -88,7 +88,7 @@ export async function checkSubscriptions(
   if (standIns.length > 0) await checkSoon(database, inArray(provider, standIns))
   const hoursAgo = (hours: number) => sql`now() - make_interval(hours => ${hours})`
   const dueSoon = sql`${hoursAgo(checkEvery)} + random() * make_interval(mins => ${spreadMinutes})`
-  // Not those that are due within an hour or under way. Those of the last hour come in an hour (checks.ts).
+  // Not those that are due within an hour, that are under way, or that were made in the last hour.
   const waiting = and(
     gt(checkedAt, hoursAgo(checkEvery - againAfter)),
     lt(checkedAt, hoursAgo(againAfter)),

@@ -258,14 +258,14 @@ export function createCallLimiter(
       const account = accountOf(accountId)
       // Calls that were made before the pause say nothing new, but for their Retry-After.
       const isNew = account.isAsking || account.pausedUntil <= now()
-      const ms = isNew ? firstPauseMs * pauseGrowth ** account.refusals : 0
+      const ms = isNew ? Math.min(firstPauseMs * pauseGrowth ** account.refusals, longestWaitMs) : 0
       if (isNew) {
         account.pausedUntil = now()
         account.refusals++
         account.isAsking = false
       }
       learn(accountId, account, headers)
-      pause(account, askedWaitMs(headers, Math.min(ms, longestWaitMs)))
+      pause(account, askedWaitMs(headers, ms))
       return account.pausedUntil - now()
     },
 

@@ -118,7 +118,7 @@ test('the search brings what a ban has lost, and reads the changes only of deals
   expect(changelogs()).toBe(3)
   expect(await outcomes(b, 8)).toEqual(sent(8))
 
-  // Something is missing before it, which nobody can find.
+  // A change before the stored one is missing, and nobody can find it.
   edit(known, { stage_id: 12 }, { at: ago(5 * minute), dropped: true })
   await tell(ben, { data: known.data, previous: { stage_id: 13 } })
   await search()

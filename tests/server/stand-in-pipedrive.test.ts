@@ -91,9 +91,8 @@ function start() {
       const answer = await request(`/api${path}`, { method, headers, ...content })
       return await understood(`${method} /api${path}`, answer)
     }
-    const subscribe = (url = webhookUrl, more: object = {}) =>
+    const subscribe = (url = webhookUrl) =>
       call('/v1/webhooks', 'POST', {
-        ...more,
         subscription_url: url,
         event_action: '*',
         event_object: 'deal',

@@ -50,9 +50,9 @@ export function createPipedriveDeals({ call }: PipedriveHttp, settings: Provider
     if (property === undefined) return dealOf(access, deal)
     const path = `v1/deals/${deal.id}/changelog?limit=${entriesAtOnce}`
     const answer = await ifVisible(call(access, 'changelog', path, listOf(changelogEntry)))
+    if (answer !== undefined) return dealOf(access, deal, historyOf(property, deal, answer.data))
     // A user who may not see changelogs still gets the last change.
-    const told = property === 'stage' ? lastStageOf(deal) : []
-    return dealOf(access, deal, answer ? historyOf(property, deal, answer.data) : told)
+    return dealOf(access, deal, property === 'stage' ? lastStageOf(deal) : [])
   }
 
   return {

@@ -48,7 +48,7 @@ export function readBody(body: unknown): {
     const former = previous && valueIn(property, { ...data, ...previous })
     // It was deleted, and is restored.
     if (former === undefined) return []
-    // Nor has a new deal changed what is empty.
+    // An empty value of a new deal is no change, either.
     if (value === (former ?? '')) return []
     if (!v.is(storableText, value) || !v.is(storableText, former ?? '')) return []
     // Each connected user's webhook tells of the same edit, with other ids, and so does each try.

@@ -52,8 +52,10 @@ export function createPipedriveSubscription(
     const shape = listOf(webhook)
     const { data } = await call(access, 'webhooks', 'v1/webhooks', shape)
     const own = data
-      .filter(({ name, user_id }) => name.startsWith(product) && user_id === userId)
-      .filter(({ remove_time }) => !remove_time)
+      .filter(
+        ({ name, user_id, remove_time }) =>
+          name.startsWith(product) && user_id === userId && !remove_time,
+      )
       .sort((a, b) => a.id - b.id)
     const kept = own.find(
       ({ is_active, name, subscription_url }) =>

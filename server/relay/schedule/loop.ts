@@ -67,7 +67,10 @@ export function createLoop({
   let running: Promise<void> | undefined
   let renewing: NodeJS.Timeout | undefined
   let turnedAt = Number.NEGATIVE_INFINITY
-  /** How far the database's clock is ahead of `performance.now()`, at least. */
+  /**
+   * How far the database's clock is ahead of `performance.now()`, at least. At a start, nobody knows what it said before:
+   * the first look counts as one after the clock was put back.
+   */
   let aheadMs = Number.POSITIVE_INFINITY
 
   /** Tells the loop that a channel is due now. */

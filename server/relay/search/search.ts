@@ -35,8 +35,8 @@ const overlapMs = 10 * 60_000
 export const graceMs = 2 * 60_000
 /** Where each token sees other deals: if so many users of an account got no answer, the others wait for the next search. */
 const mostUnanswered = 3
-/** Histories whose reads are remembered, in some 5 MB. */
-const mostRead = 20_000
+/** Histories that were read, and connections without an answer: so many of each are remembered, in some 5 MB. */
+const mostRemembered = 20_000
 /** The most that our clock may be ahead of the CRM's clock when a user connects an account. */
 export const clockErrorMs = 60 * 60_000
 
@@ -62,9 +62,9 @@ export function createSearch(
 ): (account: Account, signal: AbortSignal) => Promise<number> {
   const spareCall = createSpareCalls({ database, vault, providers })
   /** Histories that were read and would show nothing new. */
-  const read = createCache<true>(mostRead)
+  const read = createCache<true>(mostRemembered)
   /** When a connection got no answer, by performance.now(). */
-  const unansweredAt = createCache<number>(mostRead)
+  const unansweredAt = createCache<number>(mostRemembered)
 
   const ofAccount = ({ crm, accountId }: Account) =>
     and(
@@ -125,6 +125,7 @@ export function createSearch(
       if (chatSince === null) continue
       const only = and(all, eq(connections.id, id))
       const sinceMs = Math.max(connectedSince.getTime(), chatSince.getTime())
+      // A time that is still to come was stored while our clock was wrong.
       const isKnown = searchedUntil !== null && searchedUntil.getTime() < Date.now()
       const from = isKnown ? searchedUntil.getTime() : connectedSince.getTime() - clockErrorMs
       try {
@@ -203,15 +204,15 @@ export function createSearch(
     async function toRead(ids: readonly string[], property: DealProperty) {
       known.clear()
       if (told === undefined || property !== 'stage') return ids
+      const lastOf = (dealId: string) => told?.get(dealId)?.history.at(-1)
       const last = ids.flatMap((dealId) => {
-        const change = told?.get(dealId)?.history.at(-1)
+        const change = lastOf(dealId)
         return change === undefined || isYoung(change) ? [] : [{ dealId, ...change }]
       })
       const sinceMs = Math.max(fromMs, from.sinceMs - aheadMs)
       const news = await dealsWithNews(database, { crm, accountId, property, sinceMs }, last)
-      const changes = new Map(last.map((change) => [change.dealId, change]))
       for (const { dealId, newest } of news) {
-        const { value, at } = changes.get(dealId) ?? {}
+        const { value, at } = lastOf(dealId) ?? {}
         known.set(dealId, [from.reader, dealId, value, at?.getTime(), newest].join('/'))
       }
       return [...known].flatMap(([dealId, key]) => (read.has(key) ? [] : [dealId]))
