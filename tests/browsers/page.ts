@@ -37,7 +37,8 @@ export class Page {
 
   open = (path: string) => this.#tab.open(`${this.#origin}${path}`)
   reload = () => this.#tab.reload()
-  run = (body: string) => this.#tab.run(body)
+  /** Gives the value of an expression in the page. It waits for a promise: the next navigation would end what is under way. */
+  run = (expression: string) => this.#tab.run(`return ${expression}`)
 
   /** Waits until the page shows this element once, in this state. */
   async see(query: Query, state: Partial<Seen> = {}): Promise<void> {
@@ -51,12 +52,10 @@ export class Page {
     await this.#poll(query, async () => await this.#look(query)).toEqual([])
   }
 
-  /** Waits until the browser is at this path. */
-  isAt = (path: string) => this.gives('return location.href', `${this.#origin}${path}`)
-
-  /** Waits until a script in the page returns this value. If a navigation ends the script, it runs again. */
-  async gives(body: string, value: unknown): Promise<void> {
-    await this.#poll(body, () => this.#tab.run(body).catch(String)).toBe(value)
+  /** Waits until the browser is at this path. If a navigation ends the question, it is asked again. */
+  async isAt(path: string): Promise<void> {
+    const place = () => this.run('location.href').catch(String)
+    await expect.poll(place, { intervals }).toBe(`${this.#origin}${path}`)
   }
 
   /** Clicks an element when it can be clicked and no longer moves. */
@@ -72,7 +71,7 @@ export class Page {
     await this.#tab.click({ x, y })
   }
 
-  #poll(what: Query | string, look: () => Promise<unknown>) {
+  #poll(what: Query, look: () => Promise<unknown>) {
     return expect.poll(look, { message: JSON.stringify(what), intervals })
   }
 

@@ -60,7 +60,7 @@ test('no script reads the cookie, and neither another site nor another port chan
   await person.click(stageRule)
   await person.click(save)
   await person.see({ text: '✅ Rules saved successfully!' })
-  expect(await person.run('return document.cookie')).toBe('')
+  expect(await person.run('document.cookie')).toBe('')
   const attacks = `return (async () => {
     const targets = ['/api/slack/auth', '/api/hubspot/disconnect', '/api/session', '/api/notifications/rules']
     const calls = targets.flatMap((path) => ['GET', 'POST', 'DELETE'].flatMap((method) =>
