@@ -72,10 +72,11 @@ async function measure(database: Target): Promise<void> {
         if (rate > 0) await delay(Math.max(0, started + (n * 1000) / rate - performance.now()))
         const company = String((n % companies) + 1)
         const at = Date.now()
-        pipedrive.deals.set(++deal, { company, moved: { to: 'next', at, inHistoryAt: at } })
+        const moved = { to: 'next', at, inHistoryAt: at } as const
+        pipedrive.deals.set(++deal, { company, moves: [moved] })
         told.set(deal, performance.now())
         for (const webhook of webhooks.filter((each) => each.company === company)) {
-          const request = pipedrive.eventFor(webhook, deal)
+          const request = pipedrive.eventFor(webhook, { deal, to: 'next' })
           telling.push(fetch(`${server.url}/webhooks/pipedrive`, request).then(expect204))
         }
       }

@@ -3,17 +3,19 @@ import { basicAuth } from '../../server/providers/basic-auth.ts'
 // Pipedrive as this server meets it: tokens of one user each, deals that some users may not see, changelogs, and
 // webhooks that each user's token makes. A code of a consent page is `company:user`.
 
-/** A deal that has been opened in the first stage, and has changed once at most. */
+/** A deal that has been opened in the first stage. */
 export interface PipedriveDeal {
   company: string
   /** Those of the company who may not see it. */
   hiddenFrom?: ReadonlySet<string>
   linked?: boolean
   /** Where it has moved, and when by Pipedrive's clock, in ms since 1970: in its fields, and in its changelog. */
-  moved?: { to: 'next' | 'w1'; at: number; inHistoryAt: number }
+  moves?: ReadonlyArray<{ to: Stage; at: number; inHistoryAt: number }>
   /** Before this time, a list of changed deals lacks the deal. */
   listedAtMs?: number
 }
+
+type Stage = 'start' | 'next' | 'w1'
 
 export interface PipedriveWebhook {
   id: number
@@ -50,6 +52,19 @@ export const pipedrivePath = '/pipedrive'
 const longAgo = '2020-01-01T00:00:00Z'
 const wholeSeconds = (ms: number) => new Date(ms).toISOString().replace(/\.\d+Z/, 'Z')
 
+interface Version {
+  status: string
+  stage_id: number
+  update_time: string
+  stage_change_time: string | null
+  won_time: string | null
+  close_time: string | null
+}
+const created: Version = {
+  ...{ status: 'open', stage_id: 1, update_time: longAgo },
+  ...{ stage_change_time: null, won_time: null, close_time: null },
+}
+
 export const noSuchGrant: PipedriveAnswer = {
   status: 400,
   body: {
@@ -75,39 +90,57 @@ export function createPipedriveOutside(base: string) {
     return deal?.company === company && !deal.hiddenFrom?.has(user)
   }
 
-  function fieldsOf(id: number) {
-    const { linked = true, moved } = deals.get(id) ?? {}
-    const movedAt = moved && wholeSeconds(moved.inHistoryAt)
+  /** The fields that moves change, at the creation and after each move. */
+  function versionsOf(id: number): Version[] {
+    const versions = [created]
+    for (const { to, at, inHistoryAt } of deals.get(id)?.moves ?? []) {
+      const { stage_id: stage, stage_change_time } = versions.at(-1) ?? created
+      // A deal that is won keeps its stage.
+      const stage_id = { start: 1, next: 2, w1: stage }[to]
+      const time = wholeSeconds(inHistoryAt)
+      const wonAt = to === 'w1' ? time : null
+      versions.push({
+        ...{ status: wonAt ? 'won' : 'open', stage_id, update_time: wholeSeconds(at) },
+        stage_change_time: stage_id === stage ? stage_change_time : time,
+        ...{ won_time: wonAt, close_time: wonAt },
+      })
+    }
+    return versions
+  }
+
+  function fieldsOf(id: number, version = versionsOf(id).at(-1) ?? created) {
+    const { linked = true } = deals.get(id) ?? {}
     return {
       id,
       title: `Deal ${id}`,
       value: null,
       currency: 'EUR',
-      status: moved?.to === 'w1' ? 'won' : 'open',
-      stage_id: moved?.to === 'next' ? 2 : 1,
       pipeline_id: 1,
       owner_id: null,
       person_id: linked ? 1 : null,
       org_id: null,
       add_time: longAgo,
-      update_time: moved ? wholeSeconds(moved.at) : longAgo,
-      stage_change_time: moved?.to === 'next' ? movedAt : null,
-      won_time: moved?.to === 'w1' ? movedAt : null,
       lost_time: null,
-      close_time: moved?.to === 'w1' ? movedAt : null,
       expected_close_date: null,
+      ...version,
     }
   }
 
+  /** The newest change first. */
   function changelogOf(id: number) {
-    const { moved } = deals.get(id) ?? {}
-    if (moved === undefined) return []
-    const time = wholeSeconds(moved.inHistoryAt).replace('T', ' ').replace('Z', '')
-    return [
-      moved.to === 'w1'
-        ? { field_key: 'status', old_value: 'open', new_value: 'won', time }
-        : { field_key: 'stage_id', old_value: '1', new_value: '2', time },
-    ]
+    const { moves = [] } = deals.get(id) ?? {}
+    const versions = versionsOf(id)
+    const entries = moves.flatMap(({ inHistoryAt }, at) => {
+      const [before, after] = [versions[at] ?? created, versions[at + 1] ?? created]
+      const time = wholeSeconds(inHistoryAt).replace('T', ' ').replace('Z', '')
+      return (['status', 'stage_id'] as const)
+        .filter((field) => before[field] !== after[field])
+        .map((field_key) => ({
+          ...{ field_key, time },
+          ...{ old_value: String(before[field_key]), new_value: String(after[field_key]) },
+        }))
+    })
+    return entries.toReversed()
   }
 
   function tokensFor(company: string, user: string, refresh?: string): PipedriveAnswer {
@@ -215,25 +248,25 @@ export function createPipedriveOutside(base: string) {
     uninstall,
     remove,
     answer,
-    /** The request that Pipedrive sends to a webhook when a deal moves. */
-    eventFor(webhook: PipedriveWebhook, dealId: number) {
+    /** The request that Pipedrive sends to a webhook when a deal moves. It tells the deal as it was then. */
+    eventFor(webhook: PipedriveWebhook, { deal: dealId, to }: { deal: number; to: Stage }) {
       const { company, user_id, id, http_auth_user, http_auth_password } = webhook
-      const { moved } = deals.get(dealId) ?? {}
+      const at = deals.get(dealId)?.moves?.findIndex((move) => move.to === to) ?? 0
+      const [before = created, after = created] = versionsOf(dealId).slice(at, at + 2)
+      const now: Readonly<Record<string, unknown>> = { ...after }
+      const changed = Object.entries(before).filter(([field, value]) => value !== now[field])
       const body = {
         meta: {
           ...{ action: 'change', entity: 'deal', entity_id: String(dealId), company_id: company },
           ...{
             user_id: String(user_id),
-            id: `${id}-${dealId}`,
+            id: `${id}-${dealId}-${at}`,
             version: '2.0',
             webhook_id: String(id),
           },
         },
-        data: fieldsOf(dealId),
-        previous: {
-          ...(moved?.to === 'w1' ? { status: 'open' } : { stage_id: 1 }),
-          update_time: longAgo,
-        },
+        data: fieldsOf(dealId, after),
+        previous: Object.fromEntries(changed),
       }
       const auth = basicAuth(http_auth_user, http_auth_password)
       return {

@@ -1,6 +1,7 @@
 import { knownChat } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
-import { second } from './faults.ts'
+import { minute, second } from './faults.ts'
+import { type MoveName, nameOf, nameSql } from './moves.ts'
 import type { Plan, PlannedMove } from './plan.ts'
 import type { Processes } from './processes.ts'
 import type { Owner, Time } from './time.ts'
@@ -31,15 +32,14 @@ export interface Played {
 
 interface Row {
   user_id: string
-  deal: number
+  move: MoveName
   channel: string
   state: string
   reason: string | null
   attempts: number
 }
 
-/** A place in a log: the post's, and the deal's in it. */
-const isIn = (deal: number) => (post: Post) => post.deals.includes(deal)
+const isIn = (move: MoveName) => (post: Post) => post.moves.includes(move)
 
 function applies(user: User, move: Move): boolean {
   const { to, linked } = move
@@ -50,7 +50,8 @@ function applies(user: User, move: Move): boolean {
 }
 
 /** Whether the user must be told of the move, if the run has ended. */
-function mustBeTold(plan: Plan, user: User, move: Move): boolean {
+function mustBeTold(played: Played, user: User, move: Move): boolean {
+  const { plan } = played
   const { safeSince } = user
   if (user.account !== move.account || safeSince === undefined || !applies(user, move)) return false
   if (move.happenedAt === undefined || move.happenedAt <= safeSince) return false
@@ -60,25 +61,44 @@ function mustBeTold(plan: Plan, user: User, move: Move): boolean {
   if (user.hasActed && move.happenedAt < safeSince + 5 * second && safeSince > 0) {
     if (safeSince !== user.routes[0]?.from) return false
   }
-  return move.acknowledgedAt !== undefined || plan.searchMs !== undefined
+  if (move.acknowledgedAt !== undefined) return true
+  return plan.searchMs !== undefined && isFindable(move, played)
+}
+
+/** Whether a search finds the move. Pipedrive's list tells only the last one, and no reopening (decision 474). */
+function isFindable({ deal }: Move, { time, plan, moves }: Played): boolean {
+  if (plan.crm !== 'pipedrive') return true
+  const own = moves.filter((each) => each.deal === deal)
+  const [before, last] = [own.at(-2), own.at(-1)]
+  const isReopened = own.length === 2 && before?.to === 'w1' && last?.to === 'start'
+  // What a webhook has told late may be stored when the search looks, or may not.
+  const late = time.startMs + plan.endMs + minute
+  return [late, Number.POSITIVE_INFINITY].every((until) => {
+    const stored = own.filter(({ acknowledgedAt = until }) => acknowledgedAt < until)
+    if (stored.length === 0) return !isReopened
+    return stored.at(-1) !== last || (stored.length > 1 && stored.at(-2) !== before)
+  })
 }
 
 /** Those of accounts with few users. No user of the others gets a message. */
 const rowsOf = (database: SimulatedDatabase) =>
   database.ask<Row>(
-    `select user_id, deal_id::int as deal, channel, state, reason, attempts
+    `select user_id, ${nameSql} as move, channel, state, reason, attempts
      from deliveries join deal_events on deal_events.id = event_id where account_id < '3'`,
   )
 
 /** Whether everything that must be told has been told, so that the run may end. */
-export function isAllTold({ plan, database, users, moves }: Played): boolean {
+export function isAllTold(played: Played): boolean {
+  const { database, users, moves } = played
   const told = new Set(
     rowsOf(database)
       .filter(({ state, reason }) => state === 'sent' || reason === 'said_in_channel')
-      .map(({ user_id, deal }) => `${user_id} ${deal}`),
+      .map(({ user_id, move }) => `${user_id} ${move}`),
   )
   return users.every((user) =>
-    moves.every((move) => !mustBeTold(plan, user, move) || told.has(`${user.id} ${move.deal}`)),
+    moves.every(
+      (move) => !mustBeTold(played, user, move) || told.has(`${user.id} ${nameOf(move)}`),
+    ),
   )
 }
 
@@ -101,31 +121,32 @@ export function check(played: Played): string[] {
 
 /** (1), (7), (8): each change reaches each user once, and the activity says what the chat got. */
 function eachOnce(played: Played, rows: readonly Row[]): string[] {
-  const { plan, world } = played
+  const { world } = played
   const users = played.users.filter(({ account }) => account < 3)
   const moves = played.moves.filter(({ account }) => account < 3)
   const broken: string[] = []
   const { posts } = world
-  const postsOf = (channel: string, deal: number) =>
-    posts.filter((post) => post.channel === channel && isIn(deal)(post))
+  const postsOf = (channel: string, name: MoveName) =>
+    posts.filter((post) => post.channel === channel && isIn(name)(post))
   for (const move of moves) {
-    const deal = `deal ${move.deal}`
+    const name = nameOf(move)
+    const deal = `deal ${name}`
     for (const user of users) {
-      const row = rows.find((each) => each.user_id === user.id && each.deal === move.deal)
+      const row = rows.find((each) => each.user_id === user.id && each.move === name)
       const isTold = row?.state === 'sent' || row?.reason === 'said_in_channel'
-      if (isTold && row !== undefined && postsOf(row.channel, move.deal).length === 0) {
+      if (isTold && row !== undefined && postsOf(row.channel, name).length === 0) {
         broken.push(`(8) ${deal} counts as sent to ${row.channel}`)
       }
-      if (mustBeTold(plan, user, move) && !isTold) {
+      if (mustBeTold(played, user, move) && !isTold) {
         const state = row ? `${row.state}, ${row.reason}` : 'not stored'
         // Only a search may have brought it.
         const promise = move.acknowledgedAt === undefined ? 7 : 1
         broken.push(`(${promise}) user ${user.name} never hears of ${deal}: ${state}`)
       }
     }
-    const channels = new Set(posts.filter(isIn(move.deal)).map(({ channel }) => channel))
+    const channels = new Set(posts.filter(isIn(name)).map(({ channel }) => channel))
     for (const channel of channels) {
-      const some = postsOf(channel, move.deal)
+      const some = postsOf(channel, name)
       if (some.slice(0, -1).some(({ isExcused }) => !isExcused)) {
         broken.push(`(1) ${channel} gets ${deal} ${some.length} times`)
       }
@@ -133,7 +154,7 @@ function eachOnce(played: Played, rows: readonly Row[]): string[] {
         broken.push(`(8) ${channel} gets ${deal} after it has ended`)
       }
       const isSent = rows.some(
-        (row) => row.channel === channel && row.deal === move.deal && row.state === 'sent',
+        (row) => row.channel === channel && row.move === name && row.state === 'sent',
       )
       if (!isSent && some.some(({ isExcused }) => !isExcused)) {
         broken.push(`(8) ${channel} has got ${deal}, which does not count as sent`)
@@ -145,7 +166,7 @@ function eachOnce(played: Played, rows: readonly Row[]): string[] {
       const isAlone = users.every(
         (other) => other === user || other.routes.every(({ channel }) => !own.has(channel)),
       )
-      const some = posts.filter((post) => own.has(post.channel) && isIn(move.deal)(post))
+      const some = posts.filter((post) => own.has(post.channel) && isIn(name)(post))
       if (isAlone && some.slice(0, -1).some(({ isExcused }) => !isExcused)) {
         broken.push(`(1) user ${user.name} hears of ${deal} ${some.length} times`)
       }
@@ -185,20 +206,24 @@ function inOrder({ plan, world, users, moves }: Played): string[] {
   const broken: string[] = []
   for (const [channel, posts] of Map.groupBy(world.posts, (post) => post.channel)) {
     const visitors = users.filter(({ routes }) => routes.some((route) => route.channel === channel))
-    const first = (move: Move) => posts.findIndex(isIn(move.deal))
+    const first = (move: Move) => posts.findIndex(isIn(nameOf(move)))
     for (const earlier of moves) {
       const at = first(earlier)
-      if (at === -1 || earlier.acknowledgedAt === undefined) continue
+      if (at === -1) continue
       const own = visitors.filter(({ account }) => account === earlier.account)
       if (own.some(({ hasActed }) => hasActed)) continue
       for (const later of moves) {
         if (later.account !== earlier.account) continue
+        // What a search finds of one deal is stored together.
+        const isFound = later.deal === earlier.deal && later.acknowledgedAt === undefined
+        if (earlier.acknowledgedAt === undefined && !isFound) continue
         if (timesOf(later, plan).first <= timesOf(earlier, plan).last) continue
         if (!own.every((user) => applies(user, earlier) === applies(user, later))) continue
         const atLater = first(later)
         if (atLater === -1 || atLater >= at) continue
-        if (earlier.acknowledgedAt > (posts[atLater]?.pickedAt ?? 0)) continue
-        broken.push(`(2) deal ${later.deal} comes before deal ${earlier.deal} in ${channel}`)
+        if ((earlier.acknowledgedAt ?? 0) > (posts[atLater]?.pickedAt ?? 0)) continue
+        const [name, other] = [nameOf(later), nameOf(earlier)]
+        broken.push(`(2) deal ${name} comes before deal ${other} in ${channel}`)
       }
     }
   }
@@ -220,7 +245,7 @@ function atPace({ time, plan, world }: Played): string[] {
       const gapMs = Math.round(post.at - before.at)
       if (gapMs >= apartMs - longestWayMs - 10) return []
       return [
-        `(3) ${channel} gets deal ${before.deals[0]} and deal ${post.deals[0]} within ${gapMs} ms`,
+        `(3) ${channel} gets deal ${before.moves[0]} and deal ${post.moves[0]} within ${gapMs} ms`,
       ]
     }),
   )
@@ -259,7 +284,7 @@ function pausesKept({ time, world }: Played): string[] {
         ({ channel, claimedAt = 0 }) =>
           channel.startsWith(`${of}/`) && claimedAt > storedAt && claimedAt < until,
       )
-      if (post) broken.push(`(3) ${post.channel} gets deal ${post.deals[0]} in a pause of ${of}`)
+      if (post) broken.push(`(3) ${post.channel} gets deal ${post.moves[0]} in a pause of ${of}`)
       continue
     }
     const call = calls.find(
@@ -309,8 +334,8 @@ function onlyWanted({ time, world, users, moves }: Played): string[] {
     const { claimedAt = post.at } = post
     // A claim from before the clock was put back lies too far ahead, so a disconnect does not wait for its message.
     const isOfWrongClock = isAcross(time, claimedAt, post.at)
-    return post.deals.flatMap((deal): string[] => {
-      const move = moves.find((each) => each.deal === deal)
+    return post.moves.flatMap((name): string[] => {
+      const move = moves.find((each) => nameOf(each) === name)
       const happenedAt = move?.happenedAt ?? 0
       const isWanted = (user: User) =>
         move !== undefined &&
@@ -326,7 +351,7 @@ function onlyWanted({ time, world, users, moves }: Played): string[] {
             until >= (isStrict && !isOfWrongClock ? post.at : claimedAt),
         )
       if (users.some(isWanted)) return []
-      return [`(4) nobody wants deal ${deal} in ${post.channel} any more`]
+      return [`(4) nobody wants deal ${name} in ${post.channel} any more`]
     })
   })
 }
@@ -349,7 +374,7 @@ function brokenForOwnReason({ plan, database, users }: Played): string[] {
 /** (6): everything has ended, and nothing stays claimed or leased. */
 function nothingLeft({ database, plan }: Played): string[] {
   const pending = database.ask<Row>(
-    `select deal_id::int as deal, channel, reason, attempts from deliveries
+    `select ${nameSql} as move, channel, reason, attempts from deliveries
      join deal_events on deal_events.id = event_id where state = 'pending'`,
   )
   const leased = database.ask<{ id: string }>(
@@ -360,7 +385,7 @@ function nothingLeft({ database, plan }: Played): string[] {
       // What a short day has no tokens for waits for the next one.
       .slice(0, plan.shortFrom === undefined ? 3 : 0)
       .map(
-        ({ deal, channel, reason }) => `(6) deal ${deal} stays pending in ${channel}: ${reason}`,
+        ({ move, channel, reason }) => `(6) deal ${move} stays pending in ${channel}: ${reason}`,
       ),
     ...leased.map(({ id }) => `(6) ${id} stays leased`),
   ]

@@ -357,7 +357,8 @@ async function setUp(database: SimulatedDatabase, time: Time, faults: readonly F
     return processes.request(0, '/webhooks/hubspot', signedWebhook(items, time.now), minute)
   }
 
-  const postOf = (deal: number) => world.posts.find(({ deals }) => deals.includes(deal))
+  const postOf = (deal: number) =>
+    world.posts.find(({ moves }) => moves.some((move) => move.startsWith(`${deal}:`)))
 
   /** Tells one change of each healthy user, one after the other. @returns how long the messages need. */
   async function tellHealthy(): Promise<Figures> {
@@ -416,8 +417,8 @@ async function setUp(database: SimulatedDatabase, time: Time, faults: readonly F
     },
     /** No deal is told twice, and nothing of the server has failed. */
     check(): void {
-      const deals = world.posts.flatMap((post) => post.deals)
-      if (new Set(deals).size < deals.length) broken.push('a deal is told twice')
+      const moves = world.posts.flatMap((post) => post.moves)
+      if (new Set(moves).size < moves.length) broken.push('a deal is told twice')
       if (looks === 0) broken.push("the simulation no longer knows the statement 'next'")
       if (broken.length > 0) throw new Error(broken.join('\n'))
     },

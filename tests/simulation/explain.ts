@@ -42,5 +42,5 @@ function linesAbout(database: SimulatedDatabase, rule: string): RegExp {
   )
   // A process names the event: "dealEvent":5
   const ids = events.map(({ id }) => id).join('|') || 'none'
-  return new RegExp(`\\b(deal|of) (\\d+,)*(${deals.join('|')})\\b|"dealEvent":(${ids})\\b`)
+  return new RegExp(`\\b(deal|of) (\\d[\\w:]*,)*(${deals.join('|')})\\b|"dealEvent":(${ids})\\b`)
 }

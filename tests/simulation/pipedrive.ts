@@ -3,6 +3,7 @@ import { appUrl } from '../relay/hubspot-webhook.ts'
 import type { PipedriveWebhook } from '../relay/pipedrive-outside.ts'
 import type { Move, Played } from './checks.ts'
 import { minute, second } from './faults.ts'
+import { type MoveName, nameOf, nameSql } from './moves.ts'
 import type { WebhookFault } from './plan.ts'
 import { pipedriveSecret } from './processes.ts'
 import { numberOf, sees, type User } from './users.ts'
@@ -120,12 +121,12 @@ async function tellOwner(
     if (!pipedrive.webhooks.includes(webhook) || !webhook.is_active) return
     const index = time.dice.whole(0, plan.processes - 1)
     const { pathname } = new URL(webhook.subscription_url)
-    const request = pipedrive.eventFor(webhook, move.deal)
+    const request = pipedrive.eventFor(webhook, move)
     const answer = await processes.request(index, pathname, request, answeredWithinMs)
     const status = answer?.status ?? 0
     note(
       'CRM',
-      `tells process ${index} for user ${webhook.user_id} of deal ${move.deal}: ${status}`,
+      `tells process ${index} for user ${webhook.user_id} of deal ${nameOf(move)}: ${status}`,
     )
     if (status >= 200 && status < 300) {
       move.acknowledgedAt ??= time.now
@@ -149,26 +150,27 @@ export function checkPipedrive(played: Played): string[] {
 /** (9): no channel, and no user's list, has anything of a deal that is hidden from those whose messages go there. */
 function nothingHidden({ world, database, users, moves }: Played): string[] {
   const broken: string[] = []
-  for (const { channel, deals } of world.posts) {
-    for (const deal of deals) {
-      const move = moves.find((each) => each.deal === deal)
+  for (const post of world.posts) {
+    const { channel } = post
+    for (const name of post.moves) {
+      const move = moves.find((each) => nameOf(each) === name)
       const own = users.filter(
         ({ account, routes }) =>
           account === move?.account && routes.some((route) => route.channel === channel),
       )
       if (move === undefined || own.length === 0 || own.some((user) => sees(user, move))) continue
-      broken.push(`(9) deal ${deal} is hidden from all users of ${channel}`)
+      broken.push(`(9) deal ${name} is hidden from all users of ${channel}`)
     }
   }
-  const known = database.ask<{ user_id: string; deal: number }>(
-    `select user_id, deal_id::int as deal from deliveries join deal_events on deal_events.id = event_id
+  const known = database.ask<{ user_id: string; name: MoveName }>(
+    `select user_id, ${nameSql} as name from deliveries join deal_events on deal_events.id = event_id
      where coalesce(deal_name, deal_url, from_label, to_label) is not null`,
   )
-  for (const { user_id, deal } of known) {
+  for (const { user_id, name } of known) {
     const user = users.find(({ id }) => id === user_id)
-    const move = moves.find((each) => each.deal === deal)
+    const move = moves.find((each) => nameOf(each) === name)
     if (user === undefined || move === undefined || sees(user, move)) continue
-    broken.push(`(9) user ${user.name} has the name of deal ${deal}, which is hidden`)
+    broken.push(`(9) user ${user.name} has the name of deal ${name}, which is hidden`)
   }
   return broken
 }
@@ -218,10 +220,11 @@ function withinBudget(played: Played): string[] {
   const broken: string[] = []
   for (const { path, at } of world.calls) {
     const deal = Number(/deals\/(\d+)\/changelog/.exec(path)?.[1])
-    const { acknowledgedAt = at } = moves.find((each) => each.deal === deal) ?? {}
+    const own = moves.filter((each) => each.deal === deal)
+    const isKnown = own.every(({ acknowledgedAt = at }) => acknowledgedAt <= at - underWayMs)
     // A check of a broken connection reads the first one.
-    if (Number.isNaN(deal) || deal === 1 || acknowledgedAt > at - underWayMs) continue
-    broken.push(`(11) the changelog of deal ${deal} is read, although its change is known`)
+    if (Number.isNaN(deal) || deal === 1 || !isKnown) continue
+    broken.push(`(11) the changelog of deal ${deal} is read, although its changes are known`)
   }
   for (const [account, calls] of Map.groupBy(world.calls, (call) => call.account)) {
     const spent = calls.reduce((sum, { isHeard, tokens }) => sum + (isHeard ? tokens : 0), 0)

@@ -24,12 +24,14 @@ export interface PlannedUser {
   tokenLastsMs: number
 }
 
+const stages = ['start', 'next', 'w1'] as const
+
 /** A deal moves to a stage. */
 export interface PlannedMove {
   deal: number
   account: number
   at: number
-  to: 'next' | 'w1'
+  to: (typeof stages)[number]
   linked: boolean
   /** The numbers of the users who may not see the deal, where a CRM hides deals. */
   hiddenFrom: ReadonlySet<string>
@@ -104,6 +106,9 @@ const bulk = { account: 3, users: 30, channel: 'T9/C9', deals: 100 }
 const chatSalt = 389
 /** With this number, they keep the pace of its account, too. */
 const paceSalt = 178
+
+/** With this number, each of their deals moves once. */
+const moreSalt = 537
 
 /** In some runs, the accounts of the chat have a smaller pace than its own. */
 function drawPace(dice: Dice, { perSecond }: AccountPace): AccountPace | undefined {
@@ -234,7 +239,7 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   const drawnPace = drawPace(new Dice(seed * 7_919 + paceSalt), knownChat(chat).pace)
   // The long outage is played with rare looks for due channels, between which turns would be lost.
   const pace = faults.includes(outage) ? undefined : drawnPace
-  return {
+  return withMoreMoves({
     seed,
     theme,
     crm,
@@ -256,7 +261,35 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
     ...(crm === 'pipedrive'
       ? drawPipedrive(seed, { users, moves, endMs })
       : { webhookFaults: [], shortFrom: undefined, tellsDay: false }),
+  })
+}
+
+/** In some runs, some deals move again, to stages where they have not moved before. With numbers of its own. */
+function withMoreMoves(plan: Plan): Plan {
+  const dice = new Dice(plan.seed * 7_919 + moreSalt)
+  if (!dice.chance(0.3)) return plan
+  const { searchMs, searchesAtStart, processes } = plan
+  const moves = [...plan.moves]
+  const webhooks = [...plan.webhooks]
+  for (const [first, move] of plan.moves.slice(0, 16).entries()) {
+    if (dice.chance(0.5)) continue
+    const others = stages.filter((to) => to !== move.to)
+    if (dice.chance(0.5)) others.reverse()
+    let { at } = move
+    for (const to of others.slice(0, dice.oneOf([1, 1, 2]))) {
+      at += dice.between(2, 15) * second
+      const index = moves.push({ ...move, at, to }) - 1
+      const process = dice.whole(0, processes - 1)
+      const isLost = dice.chance(0.5) && searchMs !== undefined
+      if (isLost && !(searchesAtStart && dice.chance(0.4))) continue
+      const sentAt = isLost ? searchMs + dice.between(-1, 5) * second : at + dice.between(20, 800)
+      webhooks.push({ moves: [index], at: sentAt, process })
+      // The same again, together with the first move.
+      const againAt = sentAt + dice.oneOf([1, dice.between(0, 20_000)])
+      if (dice.chance(0.25)) webhooks.push({ moves: [index, first], at: againAt, process })
+    }
   }
+  return { ...plan, moves, webhooks }
 }
 
 /** With numbers of its own, draws what only Pipedrive does, and hides deals from users. */

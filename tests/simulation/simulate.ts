@@ -3,6 +3,7 @@ import { signedWebhook, stageChange } from '../relay/hubspot-webhook.ts'
 import { check, isAllTold, type Move, type Played } from './checks.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Fault, minute, outage, second } from './faults.ts'
+import { nameOf } from './moves.ts'
 import { createPeople } from './people.ts'
 import { checkPipedrive, playPipedrive, tellOwners } from './pipedrive.ts'
 import { awayMs, type Plan, planOf, searchedAfterMs } from './plan.ts'
@@ -183,25 +184,23 @@ function tellMoves(played: Played, note: Note): () => boolean {
       move.happenedAt = Math.floor(time.now)
       move.inHistoryAt = Math.floor(move.happenedAt + apartMs)
       const at = Math.floor(move.happenedAt + plan.aheadMs)
-      const { deal, linked, to } = move
+      // The history and the webhook may name slightly different times.
+      const inHistoryAt = at + Math.floor(apartMs)
+      const { deal, linked, to, hiddenFrom } = move
+      const account = String(move.account)
+      const foundAtMs = time.now + plan.indexLagMs
+      const { moves = [] } = world.pipedrive.deals.get(deal) ?? {}
       world.pipedrive.deals.set(deal, {
-        company: String(move.account),
-        hiddenFrom: move.hiddenFrom,
-        linked,
-        moved: { to, at, inHistoryAt: at + Math.floor(apartMs) },
-        listedAtMs: time.now + plan.indexLagMs,
+        ...{ company: account, hiddenFrom, linked, listedAtMs: foundAtMs },
+        moves: [...moves, { to, at, inHistoryAt }],
       })
-      outside.deals.set(String(move.deal), {
-        account: String(move.account),
-        linked: move.linked,
-        searchableAtMs: time.now + plan.indexLagMs,
-        history: [
-          // The history and the webhook may name slightly different times.
-          { value: move.to, timestamp: new Date(at + Math.floor(apartMs)).toISOString() },
-          { value: 'start', timestamp: '2020-01-01T00:00:00Z' },
-        ],
+      const start = { value: 'start', timestamp: '2020-01-01T00:00:00Z' }
+      const { history = [start] } = outside.deals.get(String(deal)) ?? {}
+      outside.deals.set(String(deal), {
+        ...{ account, linked, searchableAtMs: foundAtMs },
+        history: [{ value: to, timestamp: new Date(inHistoryAt).toISOString() }, ...history],
       })
-      note('CRM', `deal ${move.deal} of account ${move.account} moves to ${move.to}`)
+      note('CRM', `deal ${deal} of account ${account} moves to ${to}`)
     })
   }
   let open = 0
@@ -235,7 +234,7 @@ async function tell(
       acknowledgedMs,
     )
     const status = answer?.status ?? 0
-    note('HubSpot', `tells process ${index} of ${told.map(({ deal }) => deal).join()}: ${status}`)
+    note('HubSpot', `tells process ${index} of ${told.map(nameOf).join()}: ${status}`)
     if (status === 204) {
       for (const move of told) move.acknowledgedAt ??= time.now
       return

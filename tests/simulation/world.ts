@@ -1,6 +1,5 @@
 import { defaultTimeouts } from '../../server/providers/calls.ts'
 import { tokensOf } from '../pipedrive-openapi.ts'
-import { dealsIn } from '../relay/hubspot-webhook.ts'
 import { createOutside, type OutsideResponse } from '../relay/outside.ts'
 import {
   createPipedriveOutside,
@@ -12,6 +11,7 @@ import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
 import { acceptedAt, base, closedAt, readAt, webhookAt } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Fault, second } from './faults.ts'
+import { type MoveName, movesIn, nameSql } from './moves.ts'
 import type { Plan } from './plan.ts'
 import type { Owner, Time } from './time.ts'
 
@@ -25,7 +25,7 @@ export const longestWayMs = 60
 export interface Post {
   /** As the relay names it: account/channel. */
   channel: string
-  deals: readonly number[]
+  moves: readonly MoveName[]
   at: number
   owner: Owner | undefined
   /** When its process looked for the next message of the channel, and when it claimed this one. */
@@ -33,7 +33,7 @@ export interface Post {
   claimedAt: number | undefined
   /** The process could not record it, so the README lets it come again. */
   isExcused: boolean
-  /** The activity says of one of its deals that no message is on its way. */
+  /** The activity says of one of its moves that no message is on its way. */
   isDenied: boolean
 }
 
@@ -79,7 +79,7 @@ const littleLeft = 5_000
 const longestPauseMs = 60 * 60 * second
 
 /** Is about no deal. */
-const isGreeting = (post: { text: string; blocks: string }) => Number.isNaN(dealsIn(post)[0])
+const isGreeting = (post: { text: string; blocks: string }) => movesIn(post).length === 0
 
 export function createWorld({
   time,
@@ -117,10 +117,10 @@ export function createWorld({
   /** When each process last did something for a channel, by 'next T1/C1' or 'claim T1/C1'. */
   const steps = new Map<Owner, Map<string, number>>()
   /**
-   * The deals that are claimed in each channel. For each: when the process that first claimed it had looked for
-   * the next message. If that process never goes on, another one claims exactly the same deals again.
+   * The moves that are claimed in each channel. For each: when the process that first claimed it had looked for
+   * the next message. If that process never goes on, another one claims exactly the same moves again.
    */
-  const claims = new Map<string, Map<number, number>>()
+  const claims = new Map<string, Map<MoveName, number>>()
   /** When tokens were granted; those of the set-up are as old as the run. */
   const granted = new Map<string, number>()
   /** When a workspace or an account ended all its tokens. */
@@ -266,10 +266,10 @@ export function createWorld({
     })
   }
 
-  /** The deals of a channel that a process has claimed. */
+  /** The moves of a channel that a process has claimed. */
   const claimedIn = (channel: string) =>
-    database.ask<{ deal: number }>(
-      `select distinct deal_id::int as deal from deliveries join deal_events on deal_events.id = event_id
+    database.ask<{ move: MoveName }>(
+      `select distinct ${nameSql} as move from deliveries join deal_events on deal_events.id = event_id
        where state = 'pending' and sending_until is not null and channel = $1`,
       [channel],
     )
@@ -307,17 +307,17 @@ export function createWorld({
     const isExcused =
       isUnheard || owner === undefined || !owner.alive || owner.frozenUntil > time.now
     const own = owner && steps.get(owner)
-    const deals = dealsIn(post)
-    const looked = deals.map((deal) => claims.get(channel)?.get(deal) ?? time.now)
+    const moves = movesIn(post)
+    const looked = moves.map((move) => claims.get(channel)?.get(move) ?? time.now)
     const denied = database.ask(
       `select from deliveries join deal_events on deal_events.id = event_id
-       where channel = $1 and deal_id = any($2::text[])
-       group by deal_id having bool_and(state not in ('pending', 'sent'))`,
-      [channel, `{${deals.join()}}`],
+       where channel = $1 and ${nameSql} = any($2::text[])
+       group by ${nameSql} having bool_and(state not in ('pending', 'sent'))`,
+      [channel, `{${moves.join()}}`],
     )
     posts.push({
       channel,
-      deals,
+      moves,
       at: time.now,
       owner,
       pickedAt: Math.min(own?.get(`next ${channel}`) ?? 0, ...looked),
@@ -325,7 +325,7 @@ export function createWorld({
       isExcused,
       isDenied: denied.length > 0,
     })
-    note('chat', `${channel} gets deal ${deals.join()} from ${owner?.name}`)
+    note('chat', `${channel} gets deal ${moves.join()} from ${owner?.name}`)
   }
 
   /** A request whose answer nobody can give would be collected as garbage, together with its time limit. */
@@ -429,10 +429,10 @@ export function createWorld({
       steps.set(owner, own.set(`${moment} ${channel}`, time.now))
       const before = claims.get(channel)
       const lookedAt = own.get(`next ${channel}`) ?? time.now
-      const claimed = claimedIn(channel).map(({ deal }) => deal)
+      const claimed = claimedIn(channel).map(({ move }) => move)
       if (moment === 'claim' && claimed.length > 0)
         note(owner.name, `after its claim in ${channel}, somebody has: deal ${claimed.join()}`)
-      const pairs = claimed.map((deal) => [deal, before?.get(deal) ?? lookedAt] as const)
+      const pairs = claimed.map((move) => [move, before?.get(move) ?? lookedAt] as const)
       claims.set(channel, new Map(pairs))
     },
     /** A process cannot record what it has posted, for longer than its claims last. */
@@ -443,8 +443,8 @@ export function createWorld({
         if (post.isExcused || time.now - post.at > longestMs || !isMeant(post)) continue
         const recorded = database.ask(
           `select from deliveries join deal_events on deal_events.id = event_id
-           where state = 'sent' and channel = $1 and deal_id = $2`,
-          [post.channel, String(post.deals[0])],
+           where state = 'sent' and channel = $1 and ${nameSql} = $2`,
+          [post.channel, post.moves[0]],
         )
         post.isExcused = recorded.length === 0
       }

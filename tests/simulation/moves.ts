@@ -1,0 +1,31 @@
+import type { PlannedMove } from './plan.ts'
+
+// What tells the moves of one deal apart. A deal moves to each stage once at most, so the deal and the stage name a move.
+
+export type MoveName = `${string}:${string}`
+export const nameOf = ({ deal, to }: Pick<PlannedMove, 'deal' | 'to'>): MoveName => `${deal}:${to}`
+
+/** The move that a row of `deal_events` is about. The CRMs have other names for the stages. */
+export const nameSql = `deal_id || ':' || case value
+  when '1' then 'start' when '2' then 'next' when 'won:1' then 'w1' else value end`
+
+const stages: Readonly<Record<string, PlannedMove['to']>> = {
+  Appointment: 'start',
+  'Proposal sent': 'next',
+  Signed: 'w1',
+  Won: 'w1',
+}
+const label = `(${Object.keys(stages).join('|')})`
+/** The new stage follows an arrow. If the former one is not known, it stands alone. */
+const labels = [new RegExp(`→.*?${label}`, 's'), new RegExp(label)]
+
+/** The moves that a message tells, which may be a digest, in their order. */
+export function movesIn({ text, blocks }: { text: string; blocks: string }): MoveName[] {
+  // After each link to a deal, in Slack's blocks or in what people see in a chat by address.
+  const [, ...linked] = blocks.split(/"text":"Deal (?=\d+")|>Deal (?=\d+<\/a>)/)
+  const told = linked.length > 0 ? linked : text.split('Deal ').slice(1, 2)
+  return told.map((part): MoveName => {
+    const [, to = ''] = labels.flatMap((each) => each.exec(part) ?? [])
+    return `${Number.parseInt(part, 10)}:${stages[to]}`
+  })
+}
