@@ -277,7 +277,7 @@ function withMoreMoves(plan: Plan): Plan {
     if (dice.chance(0.5)) others.reverse()
     let { at } = move
     for (const to of others.slice(0, dice.oneOf([1, 1, 2]))) {
-      at += dice.between(2, 15) * second
+      at += dice.oneOf([1.1, dice.between(2, 15)]) * second
       const index = moves.push({ ...move, at, to }) - 1
       const process = dice.whole(0, processes - 1)
       const isLost = dice.chance(0.5) && searchMs !== undefined
