@@ -271,8 +271,8 @@ function withMoreMoves(plan: Plan): Plan {
   const { searchMs, searchesAtStart, processes } = plan
   const moves = [...plan.moves]
   const webhooks = [...plan.webhooks]
-  for (const [first, move] of plan.moves.slice(0, 16).entries()) {
-    if (dice.chance(0.5)) continue
+  for (const [first, move] of plan.moves.entries()) {
+    if (move.account === bulk.account || dice.chance(0.5)) continue
     const others = stages.filter((to) => to !== move.to)
     if (dice.chance(0.5)) others.reverse()
     let { at } = move
