@@ -72,8 +72,8 @@ const arrivalMs = 500
 /** If other programs used so many calls that only this share of the limit is left, calls wait. */
 const almostNone = 0.05
 const almostNoneMs = 1_000
-/** This share of a day's budget is kept for fresh events. */
-const keptForFresh = 0.2
+/** This share of a day's budget is kept for events. */
+const keptForEvents = 0.2
 /**
  * What the CRM says is left of a day is stored if it differs from our count by this share of the budget. Else each call
  * would write twice.
@@ -145,10 +145,10 @@ export function createCallLimiter(
   const mostOf = ({ calls }: Account, urgency: Urgency) =>
     Math.max(1, Math.floor(calls * limit.shares[urgency]))
 
-  /** Counts what a call costs. @throws ProviderError if what is left is kept for fresh events. */
+  /** Counts what a call costs. @throws ProviderError if what is left is kept for events. */
   async function pay(accountId: string, account: Account, urgency: Urgency, tokens: number) {
     if (dayTokens === undefined || spend === undefined) return
-    const keep = urgency === 'fresh' ? undefined : keptForFresh
+    const keep = urgency === 'spare' ? keptForEvents : undefined
     let day = await spend(crm, accountId, { tokens, keep, most: dayTokens })
     // The CRM has said that too little is left, but its day may begin at another time. So now and then, one call is made,
     // and its answer says what is left.
@@ -184,7 +184,7 @@ export function createCallLimiter(
      * Waits until a call to this account may be made, and counts it.
      * @param tokens what it costs of the account's day, if the CRM counts that.
      * @throws ProviderError with `retryAfterMs` if that would take too long: its reason is `budget` if what is left of the
-     * day is kept for fresh events.
+     * day is kept for events.
      */
     async enter(
       { accountId, urgency }: Pick<CrmAccess, 'accountId' | 'urgency'>,

@@ -89,7 +89,7 @@ interface RefreshedTokens {
 export type Urgency =
   /** For an event that has just arrived. */
   | 'fresh'
-  /** For events that already wait. */
+  /** For several events that wait in a channel. */
   | 'backlog'
   /** Only while the account has room to spare. */
   | 'spare'

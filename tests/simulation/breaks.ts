@@ -304,7 +304,7 @@ export const breaks: readonly Break[] = [
   {
     name: 'budget: what is left of a short day is for all',
     file: 'server/providers/limiter.ts',
-    from: "const keep = urgency === 'fresh' ? undefined : keptForFresh",
+    from: "const keep = urgency === 'spare' ? keptForEvents : undefined",
     to: 'const keep = undefined',
     crm: 'pipedrive',
   },

@@ -55,14 +55,13 @@ function mustBeTold(played: Played, user: User, move: Move): boolean {
   const { safeSince } = user
   if (user.account !== move.account || safeSince === undefined || !applies(user, move)) return false
   if (move.happenedAt === undefined || move.happenedAt <= safeSince) return false
-  // What waits for the next day may not be told in the run.
-  if (plan.shortFrom !== undefined) return false
   // The user has connected during the run. HubSpot's clock tells the time in whole seconds only.
   if (user.hasActed && move.happenedAt < safeSince + 5 * second && safeSince > 0) {
     if (safeSince !== user.routes[0]?.from) return false
   }
   if (move.acknowledgedAt !== undefined) return true
-  return plan.searchMs !== undefined && isFindable(move, played)
+  // On a short day, nothing is searched.
+  return plan.searchMs !== undefined && plan.shortFrom === undefined && isFindable(move, played)
 }
 
 /** Whether a search finds the move. Pipedrive's list tells only the last one, and no reopening (decision 474). */
@@ -372,7 +371,7 @@ function brokenForOwnReason({ plan, database, users }: Played): string[] {
 }
 
 /** (6): everything has ended, and nothing stays claimed or leased. */
-function nothingLeft({ database, plan }: Played): string[] {
+function nothingLeft({ database }: Played): string[] {
   const pending = database.ask<Row>(
     `select ${nameSql} as move, channel, reason, attempts from deliveries
      join deal_events on deal_events.id = event_id where state = 'pending'`,
@@ -382,8 +381,7 @@ function nothingLeft({ database, plan }: Played): string[] {
   )
   return [
     ...pending
-      // What a short day has no tokens for waits for the next one.
-      .slice(0, plan.shortFrom === undefined ? 3 : 0)
+      .slice(0, 3)
       .map(
         ({ move, channel, reason }) => `(6) deal ${move} stays pending in ${channel}: ${reason}`,
       ),

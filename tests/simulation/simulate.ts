@@ -152,11 +152,9 @@ async function play({
       if (time.now > end) break
       if (time.now < calm || people.isBusy() || isTelling()) continue
       const [left] = database.ask<{ count: number }>(
-        `select count(*)::int as count from deliveries where state = 'pending' and $1
+        `select count(*)::int as count from deliveries where state = 'pending'
          union all select count(*)::int from channels where leased_until is not null
          order by count desc`,
-        // What a short day has no tokens for waits for the next one.
-        [plan.shortFrom === undefined || time.now < calm + 5 * minute],
       )
       const isOver = isSearching && left?.count === 0 && isAllTold(played)
       if (isOver && pipedrive.isSettled()) break
