@@ -76,8 +76,10 @@ function createCheck(
       const crm = providers[provider]
       // As if the access token had expired: only a refresh proves that the app is still installed.
       const expired = { ...connection, provider, accessExpiresAt: new Date(0) }
-      return await withAccess(expired, 'spare', async (access) => {
-        if (brokenSince !== null) {
+      const isBroken = brokenSince !== null
+      // A broken one gets no events. So it does not wait until the account has calls to spare.
+      return await withAccess(expired, isBroken ? 'fresh' : 'spare', async (access) => {
+        if (isBroken) {
           // A read may have broken it. A deal with this id need not exist.
           await crm.stages(access)
           await crm.deal(access, '1', { history: 'stage', links: true })

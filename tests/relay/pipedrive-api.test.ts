@@ -166,6 +166,15 @@ describe('an event of Pipedrive is', () => {
       ['stage', 'won:1', '1'],
     ],
     ['a move while won: none', change(won, { stage_id: 1 })],
+    [
+      'a move to another pipeline while won: none',
+      change({ ...won, stage_id: 20, pipeline_id: 2 }, { stage_id: 2, pipeline_id: 1 }),
+    ],
+    [
+      'lost after won, in another pipeline',
+      change({ status: 'lost', pipeline_id: 2 }, { status: 'won', pipeline_id: 1 }),
+      ['stage', 'lost:2', 'won:1'],
+    ],
     ['an amount', change({}, { value: 4 }), ['amount', '5.5', '4']],
     ['no amount any more', change({ value: null }, { value: 4 }), ['amount', '', '4']],
     ['an owner', change({}, { owner_id: 8 }), ['owner', '7', '8']],
@@ -788,6 +797,17 @@ describe('Pipedrive is called for', () => {
       won,
       [entry('stage_id', '1', '2', '12:00:00'), entry('status', 'open', 'won', '11:00:00')],
       ['1 created', 'won:1 11:00'],
+    ],
+    [
+      'moved to another pipeline while won, which is no change',
+      'stage',
+      { ...won, pipeline_id: 2, stage_id: 20 },
+      [
+        entry('pipeline_id', '1', '2', '12:00:00'),
+        entry('stage_id', '2', '20', '12:00:00'),
+        entry('status', 'open', 'won', '11:00:00'),
+      ],
+      ['2 created', 'won:1 11:00'],
     ],
     [
       'won, reopened and lost, in two pipelines',

@@ -5,7 +5,7 @@ import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { connections, crmAccounts, users } from '../../server/database/schema.ts'
 import { logTo } from '../../server/log.ts'
 import { createChecks } from '../../server/people/checks.ts'
-import type { Crm, Grant } from '../../server/providers/provider.ts'
+import type { Crm, CrmAccess, Grant } from '../../server/providers/provider.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
 import { newFolder } from '../database.ts'
 import { type Browser, hold, openBrowser, refusal, shareHarness } from './harness.ts'
@@ -220,6 +220,20 @@ describe('a check', () => {
       (await checkOld({ connectedAt: new Date(), lateSince: new Date() })).lateSince,
     ).not.toBeNull()
     expect(await searchInMinutes()).toBe(3)
+  })
+
+  test('of a broken connection waits for no calls to spare', async () => {
+    const onlyFresh = async ({ urgency }: CrmAccess) => {
+      if (urgency !== 'fresh') throw failed('read', 'unreachable', 'budget')
+    }
+    const pipedrive: Crm = {
+      ...crm,
+      stages: (access) => onlyFresh(access).then(() => []),
+      deal: (access) => onlyFresh(access).then(() => undefined),
+    }
+    await change({ brokenSince: new Date(), brokenReason: 'invalid_grant', checkedAt: new Date(0) })
+    await check(async () => expect((await row()).checkedAt.getTime()).toBeGreaterThan(0), pipedrive)
+    expect((await row()).brokenSince).toBeNull()
   })
 
   test.each(['refused', 'unreachable', 'nonsense'] as const)(

@@ -28,7 +28,7 @@ export const promises = [
   '(8) What the activity says equals what the chat got.',
   '(9) Where a CRM hides deals from users, nobody is told of a deal that is hidden from them.',
   '(10) Whoever is connected to a CRM that wants to be asked has exactly one webhook there, and nobody else has one.',
-  "(11) A change costs few of an account's tokens, and what is left of a short day is kept for fresh changes.",
+  "(11) A change costs few of an account's tokens, and what is left of a short day is kept for changes that a webhook has told.",
 ]
 
 export interface Run {

@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import { idNumber, storableText } from '../crm-answers.ts'
 import type { DealEvent } from '../deal.ts'
 import { dealProperties } from '../registry.ts'
-import { dealFields, isDeleted, propertiesIn, valueIn } from './fields.ts'
+import { dealFields, isChange, isDeleted, propertiesIn, valueIn } from './fields.ts'
 
 const about = v.object({
   meta: v.object({
@@ -48,9 +48,9 @@ export function readBody(body: unknown): {
     const former = previous && valueIn(property, { ...data, ...previous })
     // It was deleted, and is restored.
     if (former === undefined) return []
-    // An empty value of a new deal is no change, either.
-    if (value === (former ?? '')) return []
     if (!v.is(storableText, value) || !v.is(storableText, former ?? '')) return []
+    // An empty value of a new deal is no change, either.
+    if (!isChange(value, former ?? '')) return []
     // Each connected user's webhook tells of the same edit, with other ids, and so does each try.
     const seconds = Math.floor(occurredAt.getTime() / 1000)
     const parts = [company, data.id, property, value, seconds]

@@ -50,6 +50,11 @@ export function valueIn(property: DealProperty, values: Values): string | undefi
   return status === 'deleted' || !stage_id ? undefined : String(stage_id)
 }
 
+const withoutPipeline = (value: string) => value.replace(/:.*/, '')
+/** Whether one value of a property follows another. That a closed deal gets another pipeline is no change. */
+export const isChange = (value: string, former: string | undefined) =>
+  former === undefined || withoutPipeline(value) !== withoutPipeline(former)
+
 /** The properties of which a field is among those that an edit has changed. */
 export const propertiesIn = (changed: object) =>
   dealProperties.filter((property) => fieldsOf[property].some((field) => field in changed))
@@ -102,7 +107,7 @@ export function historyOf(
   }
   const createdMs = Date.parse(deal.add_time ?? '')
   if (createdMs < (entries.at(-1)?.time ?? Number.POSITIVE_INFINITY)) add(createdMs)
-  return history.filter(({ value }, at) => value !== history[at - 1]?.value)
+  return history.filter(({ value }, at) => isChange(value, history[at - 1]?.value))
 }
 
 /** When a deal was won or lost. Null while it is open. */

@@ -119,6 +119,8 @@ export function createChangeReader(
         history,
         by.urgency,
       )
+      // It is gone, or hidden from the user, since the deal was read.
+      if (linked === undefined) return undefined
       return { ...change, deal: { ...deal, linked } }
     },
 

@@ -43,7 +43,7 @@ export function createDealReader(
   const deals = createReads<CrmDeal | undefined | typeof notInBatch>(now, (deal) =>
     typeof deal === 'object' ? deal.history.length : 0,
   )
-  const links = createReads<boolean>(now, () => 0)
+  const links = createReads<boolean | undefined>(now, () => 0)
   const dealKey = (connection: CrmConnection, history: History, dealId: string) =>
     `${sharedBy(crm, connection)}/${history ?? ''}/${dealId}`
   const linkKey = (connection: CrmConnection, dealId: string) =>
@@ -62,7 +62,7 @@ export function createDealReader(
     if (withLinks) {
       links.set(
         linkKey(connection, dealId),
-        read.then((deal) => deal?.linked ?? false),
+        read.then((deal) => deal?.linked),
       )
     }
     return read
@@ -123,7 +123,7 @@ export function createDealReader(
     },
 
     /**
-     * Whether the first deal has a contact or a company. Needs the id that the deal has now.
+     * Whether the first deal has a contact or a company. Needs the id that the deal has now. Undefined if the deal is gone.
      * @throws ProviderError
      */
     async isLinked(
@@ -131,7 +131,7 @@ export function createDealReader(
       wanted: WantedInOrder,
       history: History,
       urgency: Urgency,
-    ): Promise<boolean> {
+    ): Promise<boolean | undefined> {
       const [first] = wanted
       const knownOf = ({ dealId, readAfterMs }: Wanted) =>
         links.get(linkKey(connection, dealId), readAfterMs) ??
@@ -150,7 +150,7 @@ export function createDealReader(
       const ids = firstIds(first.dealId, missing, crm.linksAtOnce)
       if (ids.length === 1) {
         const deal = await readOne(connection, first.dealId, history, { withLinks: true, urgency })
-        return deal?.linked ?? false
+        return deal?.linked
       }
       const read = withAccess(connection, urgency, (access) => crm.linked(access, ids))
       for (const id of ids) {
