@@ -18,6 +18,9 @@ const focused = (page: Page) =>
     return (labels?.[0] ?? activeElement)?.textContent?.trim()
   })
 
+// axe looks at each of several states.
+base.describe.configure({ timeout: 180_000 })
+
 for (const name of chats) {
   const id = addressIds.find((id) => id === providerIdOf(name))
   if (id === undefined) throw new Error(`${name} has no page for an address.`)

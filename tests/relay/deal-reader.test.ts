@@ -1,8 +1,11 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
 import type { CrmConnection, WithAccess } from '../../server/people/access-token.ts'
 import type { CrmDeal } from '../../server/providers/deal.ts'
+import type { Providers } from '../../server/providers/provider.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
+import { createChangeReader } from '../../server/relay/decide/change.ts'
 import { createDealReader } from '../../server/relay/decide/deals.ts'
+import type { DealDelivery } from '../../server/relay/pick/delivery.ts'
 
 const dealOf = (name: string, linked?: boolean): CrmDeal => ({
   id: name,
@@ -23,8 +26,9 @@ const crm = {
   readsAs: 'account' as const,
   dealsAtOnce: 50,
   linksAtOnce: 100,
-  deal: vi.fn(async (_: unknown, id: string, { links }: { links: boolean }) =>
-    dealOf(id, links ? linked.has(id) : undefined),
+  deal: vi.fn(
+    async (_: unknown, id: string, { links }: { links: boolean }): Promise<CrmDeal | undefined> =>
+      dealOf(id, links ? linked.has(id) : undefined),
   ),
   deals: vi.fn(
     async (_: unknown, ids: readonly string[]) => new Map(ids.map((id) => [id, dealOf(id)])),
@@ -37,12 +41,13 @@ let linked: Set<string>
 let now: number
 let reader: ReturnType<typeof createDealReader>
 
+const withAccess: WithAccess = ({ id, accountId }, urgency, call) =>
+  call({ accountId, accessToken: id, urgency })
+
 beforeEach(() => {
   vi.clearAllMocks()
   linked = new Set()
   now = 1_000
-  const withAccess: WithAccess = ({ id, accountId }, urgency, call) =>
-    call({ accountId, accessToken: id, urgency })
   reader = createDealReader(crm, withAccess, () => now)
 })
 
@@ -78,6 +83,24 @@ test('that a deal has no links is asked again while the CRM may still add one, a
   expect(await isLinked(500)).toBe(false)
   for (const noLinksAfterMs of [5_500, 60_000]) expect(await isLinked(noLinksAfterMs)).toBe(true)
   expect(crm.deal).toHaveBeenCalledTimes(2)
+})
+
+test('a deal that is deleted or hidden between the two looks for its links is no change', async () => {
+  const stages = async () => [{ id: 'next', label: 'Next', outcome: 'open' as const }]
+  const providers = { hubspot: { ...crm, stages } } as unknown as Providers
+  const lookAgainMs = 60_000
+  const { candidatesOf, changeOf } = createChangeReader(providers, withAccess, { lookAgainMs })
+  const by = { crm: { ...ada, provider: 'hubspot' } as CrmConnection, urgency: 'fresh' } as const
+  const receivedAtMs = performance.now()
+  const delivery = {
+    ...{ dealId: '1', property: 'stage', value: 'next', former: '"start"', receivedAtMs },
+    ruleIds: ['deal-stage-changed-orphan'],
+  } as unknown as DealDelivery
+  const [candidate] = await candidatesOf([delivery], by)
+  if (candidate === undefined) throw new Error('There is no candidate.')
+  expect(await changeOf([candidate], by, receivedAtMs)).toMatchObject({ deal: { linked: false } })
+  crm.deal.mockResolvedValueOnce(undefined)
+  expect(await changeOf([candidate], by, receivedAtMs + lookAgainMs)).toBeUndefined()
 })
 
 describe('a call for many deals', () => {

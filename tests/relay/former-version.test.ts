@@ -5,6 +5,9 @@ import { dealIn, stageChange } from './hubspot-webhook.ts'
 import { openOutside } from './outside.ts'
 import { connectAccount, drained, startServer } from './process.ts'
 
+// Several programs start, one after the other.
+vi.setConfig({ testTimeout: 300_000 })
+
 const version = process.env.TEST_ALL === '1' ? await versionBefore() : undefined
 
 test.runIf(version !== undefined)(

@@ -359,4 +359,4 @@ test('what a statement reads does not grow with what is stored', async () => {
   })
   expect(growing).toEqual([])
   expect(many.pagesOfEach).toBeLessThan(2 * few.pagesOfEach)
-}, 300_000)
+}, 900_000)

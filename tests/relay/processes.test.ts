@@ -17,7 +17,7 @@ import {
   startServer,
 } from './process.ts'
 
-vi.setConfig({ testTimeout: 120_000 })
+vi.setConfig({ testTimeout: 300_000 })
 
 const run = promisify(execFile)
 

@@ -10,7 +10,7 @@ import { connect, open, shareBackend, tell } from '../relay/shared.ts'
 import { canMount, mountSmallDisk } from '../small-disk.ts'
 import { outputOf } from './program.ts'
 
-vi.setConfig({ testTimeout: 120_000 })
+vi.setConfig({ testTimeout: 300_000 })
 
 const within = { timeout: 20_000 }
 
