@@ -77,7 +77,7 @@ function createCheck(
       // As if the access token had expired: only a refresh proves that the app is still installed.
       const expired = { ...connection, provider, accessExpiresAt: new Date(0) }
       const isBroken = brokenSince !== null
-      // A broken one gets no events. So it does not wait until the account has calls to spare.
+      // While it is broken, its user is told nothing. So the check does not wait for calls to spare.
       return await withAccess(expired, isBroken ? 'fresh' : 'spare', async (access) => {
         if (isBroken) {
           // A read may have broken it. A deal with this id need not exist.

@@ -87,7 +87,7 @@ interface RefreshedTokens {
 
 /** The most important calls come first when an account's limit makes calls wait. */
 export type Urgency =
-  /** For an event that has just arrived. */
+  /** For an event that has just arrived, and for what keeps a connection working. */
   | 'fresh'
   /** For several events that wait in a channel. */
   | 'backlog'

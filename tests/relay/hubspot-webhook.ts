@@ -69,13 +69,16 @@ export function dealIn({ text }: { text: string }): number {
   return Number(text.match(/Deal (\d+)/)?.[1])
 }
 
-/** The deals of a message, which may be a digest, in their order. */
-export function dealsIn({ text, blocks }: { text: string; blocks: string }): number[] {
-  // In Slack's blocks, or in what people see in a chat by address.
-  const links = blocks.matchAll(/"text":"Deal (\d+)"|>Deal (\d+)<\/a>/g)
-  const deals = [...links].map(([, id, shown]) => Number(id ?? shown))
-  return deals.length > 0 ? deals : [dealIn({ text })]
+/** The parts of a message, which may be a digest. Each is about one deal, and begins with its number. */
+export function partsIn({ text, blocks }: { text: string; blocks: string }): string[] {
+  // After each link to a deal, in Slack's blocks or in what people see in a chat by address.
+  const [, ...linked] = blocks.split(/"text":"Deal (?=\d+")|>Deal (?=\d+<\/a>)/)
+  return linked.length > 0 ? linked : text.split(/Deal (?=\d)/).slice(1, 2)
 }
+
+/** The deals of a message, in their order. */
+export const dealsIn = (message: { text: string; blocks: string }): number[] =>
+  partsIn(message).map((part) => Number.parseInt(part, 10))
 
 /**
  * What people see of each block of a message. A link is written as `<address|text>`, bold text as `*text*`.

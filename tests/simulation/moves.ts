@@ -1,3 +1,4 @@
+import { partsIn } from '../relay/hubspot-webhook.ts'
 import type { PlannedMove } from './plan.ts'
 
 // What tells the moves of one deal apart. A deal moves to each stage once at most, so the deal and the stage name a move.
@@ -20,11 +21,8 @@ const label = `(${Object.keys(stages).join('|')})`
 const labels = [new RegExp(`→.*?${label}`, 's'), new RegExp(label)]
 
 /** The moves that a message tells, which may be a digest, in their order. */
-export function movesIn({ text, blocks }: { text: string; blocks: string }): MoveName[] {
-  // After each link to a deal, in Slack's blocks or in what people see in a chat by address.
-  const [, ...linked] = blocks.split(/"text":"Deal (?=\d+")|>Deal (?=\d+<\/a>)/)
-  const told = linked.length > 0 ? linked : text.split('Deal ').slice(1, 2)
-  return told.map((part): MoveName => {
+export function movesIn(message: { text: string; blocks: string }): MoveName[] {
+  return partsIn(message).map((part): MoveName => {
     const [, to = ''] = labels.flatMap((each) => each.exec(part) ?? [])
     return `${Number.parseInt(part, 10)}:${stages[to]}`
   })

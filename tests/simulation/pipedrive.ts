@@ -150,9 +150,8 @@ export function checkPipedrive(played: Played): string[] {
 /** (9): no channel, and no user's list, has anything of a deal that is hidden from those whose messages go there. */
 function nothingHidden({ world, database, users, moves }: Played): string[] {
   const broken: string[] = []
-  for (const post of world.posts) {
-    const { channel } = post
-    for (const name of post.moves) {
+  for (const { channel, moves: told } of world.posts) {
+    for (const name of told) {
       const move = moves.find((each) => nameOf(each) === name)
       const own = users.filter(
         ({ account, routes }) =>

@@ -51,7 +51,7 @@ export function valueIn(property: DealProperty, values: Values): string | undefi
 }
 
 const withoutPipeline = (value: string) => value.replace(/:.*/, '')
-/** Whether one value of a property follows another. That a closed deal gets another pipeline is no change. */
+/** Whether a property has changed. That a won or lost deal gets another pipeline is no change. */
 export const isChange = (value: string, former: string | undefined) =>
   former === undefined || withoutPipeline(value) !== withoutPipeline(former)
 

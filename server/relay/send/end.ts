@@ -187,7 +187,7 @@ export function createFailures({
     if (error.retryAfterMs !== undefined) {
       return await putOff([delivery], {
         afterMs: error.retryAfterMs,
-        reason: `${crm.provider}_${error.reason === 'budget' ? 'budget' : 'rate_limited'}`,
+        reason: `${crm.provider}_rate_limited`,
       })
     }
     return await retry([delivery], crm, `${crm.provider}_${error.reason ?? error.kind}`, error)
