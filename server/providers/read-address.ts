@@ -75,10 +75,12 @@ export function readAddress(
   const isPlain =
     /^(?:\/[\w.~:@=,+-]+)*\/?$/.test(pathname) && /^(?:\?[\w.~%!$&()*+,;=:@/-]+)?$/.test(search)
   if (isAsWritten && isPlain) return url
-  return problem(
-    'spelling',
-    `it must be written as ${name} writes it, with its host in small letters and without “//”, “..”, “%” or a second “?” after it.`,
-  )
+  const [path = ''] = /(?<=^\w+:\/\/[^/]*)\/[^?]*/.exec(text) ?? []
+  const [odd] = /\/\/|\/\.\.?(?=\/|$)|%.?.?|[^\w.~:@=,+/-]/.exec(path) ?? []
+  const why = odd
+    ? `“${odd}” does not belong in its path.`
+    : `it must be written as ${name} writes it, with its host in small letters and at most one “?”.`
+  return problem('spelling', why)
 }
 
 /** @param allowed such as 'https://host' or 'https://*.domain'. */
