@@ -15,6 +15,8 @@ interface Posted {
 
 /** What differs between the chats to which a user gives the address of a webhook. */
 export interface StandInChat {
+  /** The path and query of its webhook, as the chat writes them today. */
+  webhook: string
   /** @returns what people see of a message, or the answer with which the chat refuses it. */
   read(posted: Posted): { shown: Html; id?: string } | { status: number; error: object | string }
   /** The answer to a call that it accepts. */
@@ -31,6 +33,8 @@ const mostMessages = 200
 export function createStandInByAddress(site: Site, chat: StandInChat): Hono {
   const { name } = registry[site.id]
   const page = `/sandbox/${site.id}`
+  // The first one is the address of the button, at which every server can call its stand-in.
+  const webhooks = ['/services/sales', new URL(chat.webhook, 'https://chat').pathname]
   /** The oldest first. */
   const messages: { id: string | undefined; at: Date; shown: Html }[] = []
   let posted = 0
@@ -63,12 +67,12 @@ export function createStandInByAddress(site: Site, chat: StandInChat): Hono {
       isDeleted = (await formFields(c)).change === 'delete'
       return c.redirect(page, 303)
     })
-    .get('/services/sales', (c) =>
+    .on('GET', webhooks, (c) =>
       isDeleted || chat.about === undefined
         ? answer(c, chat.deleted.status, chat.deleted.error)
         : c.json(chat.about),
     )
-    .post('/services/sales', async (c) => {
+    .on('POST', webhooks, async (c) => {
       if (isDeleted) return answer(c, chat.deleted.status, chat.deleted.error)
       const body: unknown = await c.req.json().catch(() => undefined)
       const read = chat.read({ query: c.req.query(), body })

@@ -12,7 +12,9 @@ import { refusalInWords } from '../people/connections.ts'
 import { sha256 } from '../people/cookies.ts'
 import { authorizationLifetimeMs } from '../people/session.ts'
 import type { PastedAddress } from '../providers/by-address.ts'
+import type { ByAddress } from '../providers/provider.ts'
 import { type AddressId, addressPath, registry } from '../providers/registry.ts'
+import { addressesRefused } from '../watch/metrics.ts'
 import { addressPage, addressPolicy, endedPage, tooLargePage } from './address-page.ts'
 
 /** Its form is sent from this server's own origin, which need not be the dashboard's. */
@@ -24,7 +26,7 @@ const mostProofs = 1_000
 
 /** The page that takes the place of a consent page: on it, a user pastes the address of a webhook. */
 export function addressRoutes(id: AddressId, context: Context) {
-  const { database, vault, sessions, limits, providers, appUrl, now } = context
+  const { database, vault, sessions, limits, providers, appUrl, now, log } = context
   const { byAddress } = providers[id]
   const { name } = registry[id]
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, id)}`
@@ -50,9 +52,20 @@ export function addressRoutes(id: AddressId, context: Context) {
   }
 
   /** Why the address cannot be connected, for the person who has pasted it. Undefined if it can. */
-  async function problemWith(c: Request, address: string): Promise<string | undefined> {
-    if (!byAddress?.isAllowed(address)) {
-      return `This is not the address of a webhook in ${name}. Copy the whole address again.`
+  async function problemWith(
+    c: Request,
+    byAddress: ByAddress,
+    address: string,
+  ): Promise<string | undefined> {
+    const problem = byAddress.problemWith(address)
+    if (problem !== undefined) {
+      const { fault, part, words } = problem
+      addressesRefused.inc({ provider: id, fault })
+      // The chat may have changed its addresses.
+      if (fault === 'path' || fault === 'parameter') {
+        log.warn('address not understood', { provider: id, fault, part })
+      }
+      return words
     }
     await limits.authorization(c)
     const outcome = await byAddress.prove(address)
@@ -79,9 +92,9 @@ export function addressRoutes(id: AddressId, context: Context) {
   })
 
   /** As `problemWith`. A double click sends the form twice, and an address that works gets only one message. */
-  async function problemOnce(c: Request, state: string, address: string) {
+  async function problemOnce(c: Request, byAddress: ByAddress, state: string, address: string) {
     const key = sha256(`${state} ${address}`)
-    const proof = proofs.get(key) ?? problemWith(c, address)
+    const proof = proofs.get(key) ?? problemWith(c, byAddress, address)
     proofs.set(key, proof)
     try {
       const problem = await proof
@@ -123,7 +136,7 @@ export function addressRoutes(id: AddressId, context: Context) {
       const address = isStandIn ? (byAddress.standInAddress ?? '') : text('address')
       const channel = isStandIn ? '' : text('channel').slice(0, longestName)
       try {
-        const problem = await problemOnce(c, state, address)
+        const problem = await problemOnce(c, byAddress, state, address)
         if (problem !== undefined) {
           return answer(c, addressPage({ name, state, byAddress, address, channel, problem }), 400)
         }

@@ -12,6 +12,7 @@ import {
 import type { ChatMessage, MessageKey } from './chat-message.ts'
 import type { ByAddress, Chat, Names, Pace, PostOutcome, Secrets } from './provider.ts'
 import { ProviderError } from './provider-error.ts'
+import { type AddressForm, type AddressProblem, otherForm, readAddress } from './read-address.ts'
 import { type AddressId, registry } from './registry.ts'
 
 /** What a chat answered. The body is text of at most 64 KiB. */
@@ -32,9 +33,11 @@ export interface AddressChat {
   id: AddressId
   /** How to make a webhook, with the names of the chat's own menus. */
   steps: readonly string[]
-  /** The whole path and query of its addresses. */
-  path: RegExp
-  /** A call for a message: a POST of `json`, perhaps to the address with a longer query. */
+  /** What names it in an address. addresses.md has the forms that are known. */
+  form: AddressForm
+  /** The address that is called, without what was copied with it and is not ours. The default is all of it. */
+  plain?(address: URL): URL
+  /** A call for a message: a POST of `json`, to the plain address or another `url`. */
   request(message: ChatMessage, key: MessageKey, address: URL): { url?: URL; json: object }
   headers?: Record<string, string>
   /** The name of a failure, as in `brokenReasons`; undefined if there is none. */
@@ -56,14 +59,13 @@ export interface AddressChat {
   look?: {
     request: { method: 'get' } | { method: 'post'; json: object }
     /** Undefined if the answer says neither. */
-    read(answer: Answer): Partial<Account> | undefined
+    read(answer: Answer, address: URL): Partial<Account> | undefined
   }
 }
 
 /** Our own code: the settings no longer allow the address. */
 const notAllowed = 'address_not_allowed'
 const mostAnswerBytes = 64 * 1024
-const longestAddress = 2_000
 
 const hello: ChatMessage = {
   text: 'Dealbell is connected to this channel.',
@@ -91,11 +93,22 @@ export function createByAddress(
     return { status, headers, body: await request.text() } satisfies Answer
   }
 
-  /** @throws ProviderError if the settings do not allow the address. */
+  const plain = (address: URL) => chat.plain?.(address) ?? address
+
+  /**
+   * Who is connected stays connected, so a stored address need not have a form that is known.
+   * @throws ProviderError if the settings do not allow the address.
+   */
   function allowed(text: string | undefined): URL {
-    const address = text === undefined ? undefined : readAddress(text, settings, chat.path)
-    if (address === undefined) throw new ProviderError(id, 'check', 'refused', notAllowed)
-    return address
+    const address = text === undefined ? undefined : readAddress(text, settings, name)
+    if (address instanceof URL) return address
+    throw new ProviderError(id, 'check', 'refused', notAllowed)
+  }
+
+  function problemWith(text: string): AddressProblem | undefined {
+    const address = readAddress(text, settings, name)
+    if (!(address instanceof URL)) return address
+    return text === settings.standInAddress ? undefined : otherForm(address, chat.form, name)
   }
 
   const accountOf = (address: URL): Account =>
@@ -126,7 +139,7 @@ export function createByAddress(
   ): Promise<PostOutcome> {
     try {
       const address = allowed(text)
-      const { url = address, json } = chat.request(message, key, address)
+      const { url = plain(address), json } = chat.request(message, key, address)
       return outcomeOf(await ask(url, { method: 'post', json }))
     } catch (error) {
       return error instanceof ProviderError
@@ -144,12 +157,12 @@ export function createByAddress(
     if (look === undefined) return {}
     let answer: Answer
     try {
-      answer = await counted(id, stage, () => ask(address, look.request))
+      answer = await counted(id, stage, () => ask(plain(address), look.request))
     } catch (error) {
       const code = errorCode(error)
       throw new ProviderError(id, stage, 'unreachable', undefined, undefined, { code })
     }
-    const found = look.read(answer)
+    const found = look.read(answer, address)
     if (found !== undefined) return found
     const outcome = outcomeOf(answer)
     if (outcome.kind === 'refused') throw new ProviderError(id, stage, 'refused', outcome.reason)
@@ -161,7 +174,7 @@ export function createByAddress(
     steps: chat.steps,
     asksForName: look?.request.method !== 'get',
     standInAddress: settings.standInAddress,
-    isAllowed: (text) => readAddress(text, settings, chat.path) !== undefined,
+    problemWith,
     async prove(address) {
       if (look?.request.method !== 'get') {
         return await countedPost(id, () => post(address, hello, [address]))
@@ -190,6 +203,7 @@ export function createByAddress(
     authorizeUrl: ({ state }) => `${settings.pageUrl}?${new URLSearchParams({ state })}`,
     async exchange({ code }) {
       const { address, channel } = v.parse(pastedAddress, JSON.parse(code))
+      if (problemWith(address)) throw new ProviderError(id, 'exchange', 'refused', notAllowed)
       const { accountId, channelId, accountName, channelName } = {
         ...accountOf(allowed(address)),
         ...(await lookAt(address, 'exchange')),
@@ -221,28 +235,9 @@ export function createByAddress(
   }
 }
 
-/**
- * Reads the address of a webhook. The server calls it, so nobody may lead it elsewhere: the address must be written as
- * its URL is, at one of the origins, and its whole path and query must match.
- */
-function readAddress(
-  text: string,
-  { origins, standInAddress }: Pick<AddressSettings, 'origins' | 'standInAddress'>,
-  path: RegExp,
-): URL | undefined {
-  if (text.length > longestAddress || !URL.canParse(text)) return undefined
-  const url = new URL(text)
-  if (text === standInAddress) return url
-  const { origin, pathname, search } = url
-  // Some chats write the port, although it is the usual one.
-  const isUsual = [origin, `${origin}:443`].some((start) => text === start + pathname + search)
-  const isAt = (allowed: string) => {
-    const [before = '', domain] = allowed.split('*')
-    const isBelow = () =>
-      /^[a-z0-9-]+(\.[a-z0-9-]+)*$/.test(origin.slice(before.length, -(domain?.length ?? 0)))
-    return domain === undefined
-      ? origin === allowed
-      : origin.startsWith(before) && origin.endsWith(domain) && isBelow()
-  }
-  return isUsual && origins.some(isAt) && path.test(pathname + search) ? url : undefined
+/** For `plain`: some people, and some chats, write a slash at the end of the path. */
+export function withoutSlash(address: URL): URL {
+  const url = new URL(address)
+  url.pathname = url.pathname.replace(/\/$/, '')
+  return url
 }

@@ -1,5 +1,6 @@
 import type { ChatMessage, MessageKey } from './chat-message.ts'
 import type { ChangedDeals, CrmDeal, CrmOwner, DealEvent, DealFields, Stage } from './deal.ts'
+import type { AddressProblem } from './read-address.ts'
 import type { ChatId, CrmId, ProviderId } from './registry.ts'
 
 /** The secrets with which we act for the user. The database contains them only encrypted. */
@@ -199,8 +200,8 @@ export interface ByAddress {
   /** Whether the chat does not tell a channel's name. */
   readonly asksForName: boolean
   readonly standInAddress: string | undefined
-  /** Whether users may connect this address. */
-  isAllowed(text: string): boolean
+  /** Why users cannot connect this address. Undefined if they can. It calls nothing. */
+  problemWith(text: string): AddressProblem | undefined
   /** Shows that the channel gets messages, if nothing else can, by a post. */
   prove(address: string): Promise<PostOutcome>
 }

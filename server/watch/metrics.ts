@@ -5,7 +5,8 @@
 
 import { Counter, collectDefaultMetrics, Histogram, Registry } from '@prometheus-io/client'
 import { statementsAsked } from '../database/statements.ts'
-import { chatIds, crmIds, type ProviderId } from '../providers/registry.ts'
+import { addressFaults } from '../providers/read-address.ts'
+import { addressIds, chatIds, crmIds, type ProviderId } from '../providers/registry.ts'
 
 /** Our own registry: others in this process may use the library's. */
 export const registry = new Registry()
@@ -124,6 +125,14 @@ export const logLinesLost = new Counter({
   registers,
 })
 
+/** `path` and `parameter` may say that a chat has changed its addresses. */
+export const addressesRefused = new Counter({
+  name: 'dealbell_addresses_refused_total',
+  help: 'Pasted addresses of webhooks that were not called, by what is wrong with them.',
+  labelNames: ['provider', 'fault'],
+  registers,
+})
+
 const faultKinds = [
   'headers_too_large',
   'malformed',
@@ -145,6 +154,9 @@ export const requestFaults = new Counter({
 for (const provider of crmIds) {
   for (const outcome of webhookOutcomes) webhooks.inc({ provider, outcome }, 0)
   eventsNotUnderstood.inc({ provider }, 0)
+}
+for (const provider of addressIds) {
+  for (const fault of addressFaults) addressesRefused.inc({ provider, fault }, 0)
 }
 for (const kind of faultKinds) requestFaults.inc({ kind }, 0)
 for (const found_by of ['webhook', 'search']) eventsStored.inc({ found_by }, 0)

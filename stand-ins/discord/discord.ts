@@ -25,6 +25,7 @@ const error = (status: number, code: number, message: string) => ({
 
 /** A text channel with a webhook. It reads the markdown that Dealbell writes, and shows all else as it is. */
 export const standInDiscord: StandInChat = {
+  webhook: '/api/webhooks/100000000000000001/stand-in',
   read({ body }) {
     const { success, output } = v.safeParse(message, body)
     if (!success) return error(400, 50035, 'Invalid Form Body')

@@ -26,6 +26,7 @@ const longestMessage = 32_000
 
 /** A space with a webhook. It takes each `requestId` once. */
 export const standInGoogleChat: StandInChat = {
+  webhook: '/v1/spaces/sales/messages?key=stand-in&token=stand-in',
   read({ query, body }) {
     const { success, output } = v.safeParse(message, body)
     if (!success || Buffer.byteLength(JSON.stringify(body)) > longestMessage) {

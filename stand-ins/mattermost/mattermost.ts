@@ -15,6 +15,7 @@ const error = (status: number, name: string, message: string) => {
 
 /** A channel with a webhook. It reads the markdown that Dealbell writes, and shows all else as it is. */
 export const standInMattermost: StandInChat = {
+  webhook: '/hooks/salesstandinsalesstandinsa',
   read({ body }) {
     const { success, output } = v.safeParse(message, body)
     if (!success) return error(400, 'parse', 'Unable to parse incoming data.')

@@ -39,6 +39,8 @@ const longestCard = 28 * 1024
 
 /** A workflow that posts each card to a channel. */
 export const standInTeams: StandInChat = {
+  webhook:
+    '/powerautomate/automations/direct/cu/22/workflows/0123456789abcdef0123456789abcdef/triggers/manual/paths/invoke?api-version=1&sp=%2Ftriggers%2Fmanual%2Frun&sv=1.0&sig=stand-in',
   read({ body }) {
     if (Buffer.byteLength(JSON.stringify(body ?? '')) > longestCard) {
       return { status: 413, error: error('RequestEntityTooLarge', 'The message is too large.') }

@@ -73,7 +73,7 @@ for (const name of chats) {
     const field = page.getByLabel('Webhook address')
     await expect(field).toBeFocused()
     await expect(field).toHaveValue('https://chat.example/not <it>')
-    await expect(field).toHaveAccessibleDescription(/^This is not the address of a webhook/)
+    await expect(field).toHaveAccessibleDescription(/^Dealbell cannot use this address: /)
     await page.emulateMedia({ colorScheme: 'dark' })
     await expectFine(page)
     // An address that was typed so far does not matter.

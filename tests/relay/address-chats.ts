@@ -5,6 +5,7 @@ import { createGoogleChat, googleChat } from '../../server/providers/google-chat
 import { createMattermost, mattermost } from '../../server/providers/mattermost/mattermost.ts'
 import { createTeams, teams } from '../../server/providers/microsoft-teams/microsoft-teams.ts'
 import type { PostOutcome } from '../../server/providers/provider.ts'
+import type { AddressProblem } from '../../server/providers/read-address.ts'
 import { registry } from '../../server/providers/registry.ts'
 import type { StandInChat } from '../../stand-ins/by-address.ts'
 import { standInDiscord } from '../../stand-ins/discord/discord.ts'
@@ -20,14 +21,18 @@ export interface AddressCase {
   create: typeof createTeams
   standIn: StandInChat
   origins: readonly string[]
-  /** The first one is as the chat writes it. */
+  /** Addresses of one channel. The first one is as the chat writes it. */
   right: [string, ...string[]]
-  wrong: string[]
+  /** Each is another channel of the same account. */
+  elsewhere?: string[]
+  wrong: (readonly [fault: AddressProblem['fault'], address: string, part?: string])[]
+  /** What an address of the first form that the chat had is stored with. Nobody may lose this channel. */
+  former: [address: string, channel: string]
   read(json: object): Shown
   /** How many letters a message may have at least. */
   longest: number
   outcomes: [answer: Answer, outcome: PostOutcome][]
-  /** What shares a limit, and what is a channel, of the right addresses. */
+  /** What shares a limit, and what is a channel. */
   accounts: [accountId: unknown, channelId: unknown]
   /** The answers to a question without a post: what the chat tells if the webhook is fine, or what the error says. */
   looks?: [answer: Answer, tells: object | undefined, error?: object][]
@@ -47,11 +52,14 @@ const failed = (reason: string): PostOutcome => ({ kind: 'failed', reason })
 const waits = (ms: number): PostOutcome => ({ kind: 'wait', ms })
 const posted: PostOutcome = { kind: 'posted' }
 
-const workflow =
-  '/powerautomate/automations/direct/workflows/0123456789abcdef/triggers/manual/paths/invoke'
+const id = '0123456789abcdef0123456789abcdef'
+const direct = '/powerautomate/automations/direct'
+const workflow = `${direct}/cu/22/workflows/${id}/triggers/manual/paths/invoke`
 const query = '?api-version=1&sp=%2Ftriggers%2Fmanual%2Frun&sv=1.0&sig=a_B-c'
 const powerPlatform = 'environment.api.powerplatform.com'
 const teamsError = (status: number, code: string) => ({ status, body: { error: { code } } })
+
+const teamsHost = `https://default0a.1b.${powerPlatform}`
 
 const space = 'https://chat.googleapis.com/v1/spaces/AAQA-b_1/messages'
 const googleError = (code: number, status: string, details?: object[]) => ({
@@ -74,18 +82,46 @@ export const cases: AddressCase[] = [
     origins: registry['microsoft-teams'].origins,
     right: [
       `https://default0a.1b.${powerPlatform}:443${workflow}${query}`,
-      `https://default0a.1b.${powerPlatform}${workflow}/${query}`,
+      ...['06', '10', '14', '22', '24', 'eu-1'].map(
+        (unit) => `${teamsHost}${workflow.replace('22', unit)}${query}`,
+      ),
+      ...[
+        `/workflows/${id}/triggers/manual/paths/invoke`,
+        `${direct}/workflows/${id}/triggers/manual/paths/invoke`,
+        `${direct}/workflows/${id}/triggers/manual/paths/invoke/`,
+        `${direct}/WORKFLOWS/${id.toUpperCase()}/triggers/manual/paths/invoke`,
+        `${direct}/workflows/${id}/triggers/When_a_webhook_arrives/paths/invoke`,
+        `${direct}/workflows/${id}/versions/7/triggers/manual/paths/invoke`,
+        `${direct}/workflows/${id}/triggers/manual/v2/paths/invoke/deals`,
+        `${direct}/environments/Default-0a/su/3/cu/22/workflows/${id}/triggers/manual/paths/invoke`,
+        `/powerautomate/v2/flows/workflows/${id}/triggers/manual/paths/invoke`,
+      ].map((path) => teamsHost + path + query),
+      ...[
+        '',
+        '?sig=a_B-c',
+        '?api-version=2016-06-01&sp=/triggers/manual/run&sv=1.0&sig=a',
+        '?x=1',
+      ].map((other) => teamsHost + workflow + other),
+      `${teamsHost}${workflow}${query}&se=2027&tenant=a,b`,
+      `https://a.${powerPlatform}${workflow}${query}`,
     ],
     wrong: [
-      `https://${powerPlatform}${workflow}${query}`,
-      `https://.${powerPlatform}${workflow}${query}`,
-      `https://*.${powerPlatform}${workflow}${query}`,
-      `https://a..${powerPlatform}${workflow}${query}`,
-      `https://a_b.${powerPlatform}${workflow}${query}`,
-      `https://a.evil-${powerPlatform}${workflow}${query}`,
-      `https://evil.example/.${powerPlatform}${workflow}${query}`,
-      `https://evil.example?.${powerPlatform}${workflow}${query}`,
-      `https://a.${powerPlatform}${workflow}//${query}`,
+      ['origin', `https://${powerPlatform}${workflow}${query}`],
+      ['origin', `https://.${powerPlatform}${workflow}${query}`],
+      ['origin', `https://*.${powerPlatform}${workflow}${query}`],
+      ['origin', `https://a..${powerPlatform}${workflow}${query}`],
+      ['origin', `https://a_b.${powerPlatform}${workflow}${query}`],
+      ['origin', `https://a.evil-${powerPlatform}${workflow}${query}`],
+      ['origin', `https://evil.example/.${powerPlatform}${workflow}${query}`],
+      ['origin', `https://evil.example?.${powerPlatform}${workflow}${query}`],
+      ['spelling', `https://a.${powerPlatform}${workflow}//${query}`],
+      ['path', `${teamsHost}/foo/bar${query}`, '/foo/bar'],
+      ['path', `${teamsHost}${direct}/flows/${id}/run${query}`, `${direct}/flows/…/run`],
+      ['path', `${teamsHost}/workflows/${id}/run${query}`, '/run'],
+    ],
+    former: [
+      `${teamsHost}:443${direct}/workflows/${id}/triggers/manual/paths/invoke?sig=a`,
+      'microsoft-teams:ab56eba6518754bb4c4a9e08c283f924/ab56eba6518754bb4c4a9e08c283f924',
     ],
     read: readCard,
     longest: 15_000,
@@ -109,13 +145,42 @@ export const cases: AddressCase[] = [
     create: createGoogleChat,
     standIn: standInGoogleChat,
     origins: registry['google-chat'].origins,
-    right: [`${space}?key=AIza-x_1&token=a-B_c%3D`, `${space}?token=a-B_c%3D&key=AIza-x_1`],
-    wrong: [
-      `${space}?key=a&token=b&threadKey=c`,
-      `${space}?key=a&key=b`,
-      `${space}?key=a`,
-      space.replace('/v1/', '/v2/'),
+    right: [
+      `${space}?key=AIza-x_1&token=a-B_c%3D`,
+      ...[
+        'key=AIza-x_1&token=a-B_c%3D',
+        'token=a-B_c%3D&key=AIza-x_1',
+        'requestId=1&key=AIza-x_1&token=a-B_c%3D',
+      ].flatMap((parameters) =>
+        [
+          '',
+          '&threadKey=deals',
+          '&messageReplyOption=REPLY_MESSAGE_OR_FAIL',
+          '&messageReplyOption=MESSAGE_REPLY_OPTION_UNSPECIFIED&threadKey=deals',
+          '&requestId=client-1&messageId=client-1',
+          '&request_id=1&requestId=2&requestId=3',
+          '&alt=json&prettyPrint=false',
+        ].map((more) => `${space}?${parameters}${more}`),
+      ),
+      `${space}/?key=AIza-x_1&token=a-B_c%3D`,
+      space.replace('/v1/', '/chat/v1/').concat('?key=AIza-x_1&token=a-B_c%3D'),
     ],
+    elsewhere: [
+      `${space}?key=a&token=b&threadKey=c&messageReplyOption=REPLY_MESSAGE_OR_FAIL`,
+      `${space}?messageReplyOption=REPLY_MESSAGE_FALLBACK_TO_NEW_THREAD&key=a&threadKey=d&token=b`,
+      // Each webhook has threads of its own.
+      `${space}?key=a&token=c&threadKey=c&messageReplyOption=REPLY_MESSAGE_OR_FAIL`,
+    ],
+    wrong: [
+      ['spelling', `${space}?key=a&token=b?threadKey=c`],
+      ['parameter', `${space}?key=a&key=b`],
+      ['parameter', `${space}?key=a`],
+      ['parameter', `${space}?key=a&token=`],
+      ['path', space.replace('/v1/', '/v2/').concat('?key=a&token=b'), '/v2/spaces/…/messages'],
+      ['path', space.replace('messages', 'members').concat('?key=a&token=b'), '/members'],
+      ['path', `${space}/1?key=a&token=b`, '/1'],
+    ],
+    former: [`${space}?key=AIza-x_1&token=a-B_c%3D`, 'google-chat:AAQA-b_1/AAQA-b_1'],
     read: readGoogleCard,
     longest: 15_000,
     accounts: ['google-chat:AAQA-b_1', 'AAQA-b_1'],
@@ -139,13 +204,29 @@ export const cases: AddressCase[] = [
     create: createMattermost,
     standIn: standInMattermost,
     origins: ['https://chat.example.com'],
-    right: [hook, hook.replace('/hooks', '/mattermost/hooks')],
+    right: [
+      hook,
+      ...[hook, hook.replace('com', 'com:443')].flatMap((start) =>
+        ['', '/'].flatMap((end) =>
+          ['', '?x=1', '?a=%2F&b', '?token=a:b', '?x=1&y=/'].map((more) => start + end + more),
+        ),
+      ),
+    ],
+    elsewhere: ['mattermost', 'a/b', 'a/b.c/d-e/~f', 'hooks'].map((path) =>
+      hook.replace('/hooks', `/${path}/hooks`),
+    ),
     wrong: [
-      `${hook}?x=1`,
-      hook.toUpperCase(),
-      hook.slice(0, -1),
-      `${hook}3`,
-      hook.replace('hooks', 'api'),
+      ['spelling', hook.toUpperCase()],
+      ['path', hook.slice(0, -1)],
+      ['path', `${hook}3`],
+      ['path', hook.replace('hooks', 'api'), '/api/…'],
+      ['path', hook.replace('/hooks/', '/plugins/hooks/x/'), '/plugins/…'],
+      ['spelling', hook.replace('/hooks', '/a//hooks')],
+      ['spelling', hook.replace('/hooks', '/..;/hooks')],
+    ],
+    former: [
+      hook.replace('/hooks', '/mattermost/hooks'),
+      'mattermost:chat.example.com/a03e27ecbaa109fc9f6f2cfd4696c5bb',
     ],
     read: readMarkdown,
     longest: 15_000,
@@ -190,18 +271,36 @@ export const cases: AddressCase[] = [
     origins: registry.discord.origins,
     right: [
       `https://discord.com${discordHook}`,
-      `https://discordapp.com${discordHook}`,
-      `https://ptb.discord.com${discordHook}`,
-      `https://canary.discord.com${discordHook.replace('/api/', '/api/v10/')}`,
+      ...registry.discord.origins.flatMap((origin) =>
+        ['', 'v6/', 'v9/', 'v10/', 'v11/'].map(
+          (version) => origin + discordHook.replace('/api/', `/api/${version}`),
+        ),
+      ),
+      ...[
+        '/',
+        '/slack',
+        '/github',
+        '/slack/',
+        '?wait=true',
+        '/slack?wait=false',
+        '?thread_id=',
+      ].map((end) => `https://discord.com${discordHook}${end}`),
     ],
+    elsewhere: ['?thread_id=1', '/slack?wait=true&thread_id=2'].map(
+      (end) => `https://discord.com${discordHook}${end}`,
+    ),
     wrong: [
-      `https://x.discord.com${discordHook}`,
-      `https://discord.com${discordHook}?wait=true`,
-      `https://discord.com${discordHook}?thread_id=1`,
-      `https://discord.com${discordHook}/slack`,
-      `https://discord.com${discordHook}/messages/1`,
-      `https://discord.com${discordHook.replace('/api/', '/api/vx/')}`,
-      `https://discord.com${discordHook.replace('/123', '/@me')}`,
+      ['origin', `https://x.discord.com${discordHook}`],
+      ['path', `https://discord.com${discordHook}/messages/1`, '/messages/1'],
+      ['path', `https://discord.com${discordHook.replace('/api/', '/api/vx/')}`, '/vx'],
+      ['path', `https://discord.com${discordHook.replace('/123', '/@me')}`],
+      ['path', `https://discord.com${discordHook.replace('webhooks', 'channels')}`],
+      ['path', 'https://discord.com/channels/1/2', '/channels/1/2'],
+      ['path', 'https://discord.com/'],
+    ],
+    former: [
+      `https://canary.discord.com${discordHook.replace('/api/', '/api/v10/')}`,
+      'discord:1234567890123456789/1234567890123456789',
     ],
     read: readDiscord,
     longest: 4_096,

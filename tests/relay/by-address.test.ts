@@ -10,6 +10,7 @@ import {
   plainTestMessage,
   testMessage,
 } from '../../server/relay/write/message.ts'
+import { createStandInByAddress } from '../../stand-ins/by-address.ts'
 import { standInGoogleChat } from '../../stand-ins/google-chat/google-chat.ts'
 import { hostileStrings, longCharacters } from '../hostile-strings.ts'
 import { type AddressCase, broken, cases } from './address-chats.ts'
@@ -38,7 +39,7 @@ const hostile = [
 ]
 
 describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each) => {
-  const { chat, create, standIn, origins, right, wrong } = each
+  const { chat, create, standIn, origins, right, elsewhere = [] } = each
   const settings = { origins, pageUrl: 'x', standInAddress: undefined, inUse: true, standIn: false }
 
   test.each(hostile)('shows a text as it is: %j', (nasty) => {
@@ -60,6 +61,18 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     expect(shown.links.map(decodeURI)).toEqual([url])
     const plain = each.read(bodyOf(each, { text: nasty, paragraphs: [], footer: [] }))
     expect({ ...plain, text: linesIn(plain.text) }).toEqual({ text: linesIn(nasty), links: [] })
+  })
+
+  test('its stand-in has an address as the chat gives it', async () => {
+    const app = createStandInByAddress({ id: chat.id, appUrl: 'http://app', pages: {} }, standIn)
+    const address = of(`https://${host}${standIn.webhook}`)
+    expect(byAddress?.problemWith(address.href)).toBeUndefined()
+    const { url: called = address, json } = chat.request(testMessage, ['key'], address)
+    const body = JSON.stringify(json)
+    const answer = await app.request(called.pathname + called.search, { method: 'POST', body })
+    expect(answer.status).toBe(standIn.accepted.status)
+    const other = await app.request('/foo/bar', { method: 'POST', body })
+    expect(other.status).toBe(404)
   })
 
   const accepts = (message: ChatMessage) => {
@@ -110,11 +123,21 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     }
   })
 
-  test('knows what shares a limit', () => {
+  test('knows what is a channel, and what shares a limit, as it always has', () => {
     const [accountId, channelId] = each.accounts
-    for (const address of right) {
-      expect(chat.account(of(address))).toMatchObject({ accountId, channelId })
+    const found = right.map((address) => chat.account(of(address)))
+    for (const one of found) {
+      expect(one).toMatchObject({ accountId, channelId })
+      expect(one).toEqual(found[0])
     }
+    const others = elsewhere.map((address) => chat.account(of(address)))
+    for (const one of others) expect(one.accountId).toBe(found[0]?.accountId)
+    const channels = [...found, ...others].map((one) => one.channelId)
+    expect(new Set(channels).size).toBe(elsewhere.length + 1)
+    const [address, channel] = each.former
+    const former = chat.account(of(address))
+    expect(`${former.accountId}/${former.channelId}`).toBe(channel)
+    expect(byAddress?.problemWith(address)).toBeUndefined()
   })
 
   const { byAddress } = create(settings)
@@ -124,60 +147,94 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
   const rest = pathname + search
   const at = (origin: string) => origin + rest
 
-  test.each([...right, good, good.replace(host, `${host}:443`)])('may be at %s', (address) => {
-    expect(byAddress?.isAllowed(address)).toBe(true)
+  test('twenty forms and more may be connected', () => {
+    const all = new Set([...right, ...elsewhere, good, good.replace(host, `${host}:443`)])
+    expect(all.size).toBeGreaterThanOrEqual(20)
+    for (const address of all)
+      expect([address, byAddress?.problemWith(address)]).toEqual([address, undefined])
   })
 
-  test.each([
-    ...wrong,
-    ...['', 'x', 'https://', '//', good.slice(8), `http${good.slice(5)}`, `HTTPS${good.slice(5)}`],
+  const wrongEverywhere: AddressCase['wrong'] = [
+    ...['', 'x', 'https://', '//', good.slice(8)].map((text) => ['no_address', text] as const),
     ...[
-      '127.0.0.1',
-      '2130706433',
-      '0x7f.1',
-      '0177.0.0.1',
-      '[::1]',
-      '[::ffff:7f00:1]',
-      'localhost',
-    ].map((name) => at(`https://${name}`)),
-    ...[`${host}.`, `${host}:444`, `${host}:80`, `user@${host}`, `user:x@${host}`, `@${host}`].map(
-      (name) => at(`https://${name}`),
-    ),
+      `http${good.slice(5)}`,
+      `ftp${good.slice(5)}`,
+      'javascript:alert(1)',
+      'file:///etc/passwd',
+    ].map((text) => ['scheme', text] as const),
+    ['spelling', `HTTPS${good.slice(5)}`],
     ...[
-      `${host}.evil.example`,
-      `evil-${host}x`,
-      `evil.example/${host}`,
-      `evil.example\\@${host}`,
-    ].map((name) => at(`https://${name}`)),
-    ...[`${host}@evil.example`, `evil.example?${host}`, `evil.example#${host}`, 'evil.example'].map(
-      (name) => at(`https://${name}`),
+      ...['127.0.0.1', '2130706433', '0x7f.1', '0177.0.0.1', '[::1]', '[::ffff:7f00:1]'],
+      ...['localhost', '169.254.169.254', 'evil.example', `${host}.`, `${host}:444`, `${host}:80`],
+      ...[
+        `${host}.evil.example`,
+        `evil-${host}x`,
+        `evil.example/${host}`,
+        `evil.example\\@${host}`,
+      ],
+      ...[`evil.example?${host}`, `evil.example#${host}`, host.replace('o', 'о')],
+    ].map((name) => ['origin', at(`https://${name}`)] as const),
+    ...[`user@${host}`, `user:x@${host}`, `${host}@evil.example`, `:x@${host}`].map(
+      (name) => ['user', at(`https://${name}`)] as const,
     ),
-    at(`https://${host.toUpperCase()}`),
-    at(`https://${host.replace('.', '。')}`),
-    at(`https://${host.replace('o', 'ｏ')}`),
-    at(`https://${host.replace('o', 'о')}`),
-    at(`https://${host.replace('.', '\u00AD.')}`),
-    at(`https://${host.replace('.', '%2e')}`),
-    at(`https:/${host}`),
-    at(`https:\\\\${host}`),
-    `https://${host}/${rest}`,
-    `https://${host}/x/..${rest}`,
-    `https://${host}/%2e%2e${rest}`,
-    `https://${host}${pathname.replace(/\/(\w+)/, '%2F$1')}${search}`,
-    `https://${host}${pathname.replace(/\/(\w+)/, '\\$1')}${search}`,
-    `https://${host}/${search}`,
-    `${good}?x=1`,
-    `${good}#`,
-    `${good}#x`,
-    ` ${good}`,
-    `${good}\n`,
-    good.replace('s://', 's:\t//'),
-    good.replace(host, `${host.slice(0, 3)}\n${host.slice(3)}`),
-    `${good.slice(0, -3)}\t${good.slice(-3)}`,
-    `${good}\u0000`,
-    good + 'x'.repeat(3_000),
-  ])('is never at %j', (address) => {
-    expect(byAddress?.isAllowed(address)).toBe(false)
+    ...[`@${host}`, host.toUpperCase(), host.replace('.', '%2e')].map(
+      (name) => ['spelling', at(`https://${name}`)] as const,
+    ),
+    ...[host.replace('.', '。'), host.replace('o', 'ｏ'), host.replace('.', '\u00AD.')].map(
+      (name) => ['characters', at(`https://${name}`)] as const,
+    ),
+    ['spelling', at(`https:/${host}`)],
+    ['characters', at(`https:\\\\${host}`)],
+    ['spelling', `https://${host}/${rest}`],
+    ['spelling', `https://${host}/x/..${rest}`],
+    ['spelling', `https://${host}/./${rest.slice(1)}`],
+    ['spelling', `https://${host}/%2e%2e${rest}`],
+    ['no_address', `https://${host}${pathname.replace(/\/(\w+)/, '%2F$1')}${search}`],
+    ['spelling', `https://${host}/x%2F..${rest}`],
+    ['spelling', `https://${host}${pathname.replace(/\/(\w)/, '/%41$1')}${search}`],
+    ['characters', `https://${host}${pathname.replace(/\/(\w+)/, '\\$1')}${search}`],
+    ['path', `https://${host}/${search}`],
+    ['spelling', `${good}?x=1?y=2`],
+    ['fragment', `${good}#`],
+    ['fragment', `${good}#x`],
+    ['characters', ` ${good}`],
+    ['characters', `${good}\n`],
+    ['characters', `${good}\r\nHost: evil.example`],
+    ['characters', good.replace('s://', 's:\t//')],
+    ['characters', good.replace(host, `${host.slice(0, 3)}\n${host.slice(3)}`)],
+    ['characters', `${good.slice(0, -3)}\t${good.slice(-3)}`],
+    ['characters', `${good}\u0000`],
+    ['characters', `${good}\u202E`],
+    ['characters', `${good}<x>`],
+    ['too_long', good + 'x'.repeat(3_000)],
+  ]
+
+  const allWrong = [...each.wrong, ...wrongEverywhere].map(([fault, address, part]) => ({
+    ...{ fault, address, part },
+  }))
+  test.each(allWrong)('$fault: never at $address', ({ fault, address, part }) => {
+    const problem = byAddress?.problemWith(address)
+    expect(problem?.fault).toBe(fault)
+    expect(problem?.words).toMatch(/^Dealbell (cannot use|does not know|does not find) .*\.$/)
+    expect(problem?.words).not.toMatch(/copy/i)
+    // Who has a webhook's id or token can post.
+    expect(JSON.stringify(problem)).not.toMatch(/a-B_c|a_B-c|abcdefghij|0123456789abc/)
+    if (part === undefined) return
+    expect(problem?.part).toBe(part)
+    expect(problem?.words).toContain(`“${part}”`)
+  })
+
+  test('an address that is stored is still called if its form is not known any more', async () => {
+    const server = await openProvider(each.outcomes[0]?.[0] ?? {})
+    const provider = create({ ...settings, origins: [server.url] })
+    const address = `${server.url}/of/another/form`
+    const secrets = { accessToken: '', incomingWebhookUrl: address }
+    expect(provider.byAddress?.problemWith(address)).toMatchObject({ fault: 'path' })
+    expect(await provider.post(secrets, 'C1', testMessage, ['key'])).toEqual({ kind: 'posted' })
+    const code = JSON.stringify({ address, channel: '' })
+    const exchange = provider.exchange({ code, redirectUri: 'r', codeVerifier: 'v' })
+    await expect(exchange).rejects.toMatchObject({ reason: 'address_not_allowed' })
+    await server.close()
   })
 
   describe('answers', () => {
@@ -251,6 +308,35 @@ test('Discord is asked to post before it answers, by a client that it knows', as
   await server.close()
 })
 
+test.each(['', '/', '/slack', '/github/', '?wait=false&wait=x', '?with_components=true'])(
+  'Discord is called at the plain address, and in the thread, whatever was copied with it: %j',
+  async (end) => {
+    const server = await openProvider({ body: { id: '1', channel_id: '2' } })
+    const origins = [server.url]
+    const settings = {
+      origins,
+      pageUrl: 'x',
+      standInAddress: undefined,
+      inUse: true,
+      standIn: false,
+    }
+    const provider = createDiscord(settings)
+    const path = `/webhooks/1234567890123456789/${'x'.repeat(68)}`
+    const address = `${server.url}/api/v9${path}${end}`
+    const code = (pasted: string) => JSON.stringify({ address: pasted, channel: '' })
+    const exchange = (pasted: string) =>
+      provider.exchange({ code: code(pasted), redirectUri: 'r', codeVerifier: 'v' })
+    expect(await exchange(address)).toMatchObject({ accountId: 'discord:2', channelId: '2' })
+    const inThread = `${address}${end.includes('?') ? '&' : '?'}thread_id=77`
+    const thread = await exchange(inThread)
+    expect(thread).toMatchObject({ accountId: 'discord:2', channelId: '77' })
+    await provider.post(thread.secrets, '77', testMessage, [])
+    const calls = [`GET /api${path}`, `GET /api${path}`, `POST /api${path}?thread_id=77&wait=true`]
+    expect(server.calls.map(({ call }) => call)).toEqual(calls)
+    await server.close()
+  },
+)
+
 test('Google Chat gets one id for each form of a message', () => {
   const address = of('https://chat.googleapis.com/v1/spaces/A/messages?key=a&token=b%3D')
   const idOf = (message: ChatMessage, key: unknown) => {
@@ -266,4 +352,14 @@ test('Google Chat gets one id for each form of a message', () => {
   expect(new Set(ids).size).toBe(3)
   expect(ids[0]).toMatch(/^[\da-f-]{36}$/)
   expect(idOf(testMessage, 1)).toBe(ids[0])
+})
+
+test('Google Chat never gets an id that was copied, but the thread', () => {
+  const copied = 'requestId=1&request_id=2&REQUESTID=3&requestId=4&messageId=client-5&message_id=6'
+  const kept = 'key=a&token=b%3D&threadKey=d&messageReplyOption=REPLY_MESSAGE_OR_FAIL&future=1'
+  const address = of(`https://chat.googleapis.com/v1/spaces/A/messages/?${copied}&${kept}`)
+  const { url: called } = googleChat.request(testMessage, ['key'], address)
+  const start = `https://chat.googleapis.com/v1/spaces/A/messages?${kept}&requestId=`
+  expect(called?.href.slice(0, start.length)).toBe(start)
+  expect(called?.href.slice(start.length)).toMatch(/^[\da-f-]{36}$/)
 })

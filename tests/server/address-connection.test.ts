@@ -208,7 +208,7 @@ describe('checks', () => {
   })
 
   // With an address that this server may call.
-  const discordHere: AddressChat = { ...discord, id, path: teams.path }
+  const discordHere: AddressChat = { ...discord, id, form: teams.form }
   const discordAnswers = (status: number, code: number) =>
     answerPosts(() => Response.json({ message: 'No.', code }, { status }))
 

@@ -10,7 +10,7 @@ import {
   openBrowser,
   refusal,
 } from './harness.ts'
-import { accepted, allowedForm, id, page, sharePasting, wayBack } from './pasting.ts'
+import { accepted, allowedForm, id, page, secret, sharePasting, wayBack } from './pasting.ts'
 
 const {
   harness,
@@ -79,25 +79,51 @@ async function expectPage(one: Browser, form: Record<string, string>, problem: R
   return answer
 }
 
-test.each<(right: string) => string>([
-  () => '',
-  () => '"><script>alert(1)</script>',
-  () => "javascript:alert('&amp;')",
-  (right) => right.replace('http:', 'ftp:'),
-  (right) => right.replace('//', '//me@'),
-  (right) => right.replace('127.0.0.1', '127.1'),
-  (right) => right.replace(/:\d+/, ':1'),
-  (right) => right.replace(/:\d+/, ''),
-  (right) => right.replace('/workflows/', '/workflows/../workflows/'),
-  (right) => right.replace('/paths', '//paths'),
-  (right) => `${right}#fragment`,
-  (right) => `${right}${'x'.repeat(2_000)}`,
-])('a wrong address is refused beside the field, and nothing is called (%#)', async (wrong) => {
-  const form = { address: wrong(address), channel: '"><img src=x>' }
-  const state = await begin(browser)
-  await expectPage(browser, { ...form, state }, /^This is not the address of a webhook in Mic/)
-  expect(harness.calls).toEqual([])
-})
+const refusedOf = async (fault: string) => {
+  const metrics = await fromAddress(harness.app, '127.0.0.1').request('/metrics')
+  const series = new RegExp(
+    `^dealbell_addresses_refused_total.*provider="${id}",fault="${fault}".* (\\d+)$`,
+    'm',
+  )
+  return Number(series.exec(await metrics.text())?.[1])
+}
+
+test.each<[fault: string, wrong: (right: string) => string, says: RegExp]>([
+  ['no_address', () => '', /no web address/],
+  ['no_address', () => '"><script>alert(1)</script>', /no web address/],
+  ['scheme', () => "javascript:alert('&amp;')", /“https:\/\/”/],
+  ['scheme', (right) => right.replace('http:', 'ftp:'), /“https:\/\/”/],
+  ['user', (right) => right.replace('//', '//me@'), /user name/],
+  ['spelling', (right) => right.replace('127.0.0.1', '127.1'), /as Microsoft Teams writes it/],
+  ['scheme', (right) => right.replace(/:\d+/, ':1'), /“https:\/\/”/],
+  ['origin', (right) => right.replace('http:', 'https:'), /calls only http:\/\/127\.0\.0\.1:\d+\./],
+  ['spelling', (right) => right.replace('/workflows/', '/workflows/../workflows/'), /“\/\.\.”/],
+  ['spelling', (right) => right.replace('/paths', '//paths'), /“\/\/”/],
+  ['fragment', (right) => `${right}#fragment`, /“#”/],
+  ['characters', (right) => right.replace('sig', ' sig'), /a space/],
+  ['too_long', (right) => `${right}${'x'.repeat(2_000)}`, /longer than 2,000/],
+  [
+    'path',
+    (right) => right.replace('/workflows/', '/flows/'),
+    /part “\/powerautomate\/automations\/direct\/flows\/….*”.*“\/workflows\/.*tell whoever runs/,
+  ],
+])(
+  'a wrong address (%s) is refused beside the field, counted, and not called (%#)',
+  async (fault, wrong, says) => {
+    const form = { address: wrong(address), channel: '"><img src=x>' }
+    const state = await begin(browser)
+    const before = await refusedOf(fault)
+    harness.logged.length = 0
+    await expectPage(browser, { ...form, state }, says)
+    await expectPage(browser, { ...form, state }, /^(?!.*copy)Dealbell (cannot|does not) /i)
+    expect(harness.calls).toEqual([])
+    expect(await refusedOf(fault)).toBe(before + 2)
+    // Only what may be another form of the chat is for the operator.
+    const logged = harness.logged.join('\n')
+    expect(logged.includes('address not understood')).toBe(fault === 'path')
+    for (const each of [secret, '0123456789abcdef']) expect(logged).not.toContain(each)
+  },
+)
 
 test.each<[RegExp, () => Response | Promise<Response>, callMs?: number]>([
   [/deleted\. Make a new one\.$/, () => new Response('', { status: 404 })],
@@ -163,7 +189,11 @@ test('the stand-in is accepted only where stand-ins may be used', async () => {
   })
   const [state, shown] = await text(elsewhere)
   expect(shown).not.toContain('Use the stand-in')
-  await expectPage(elsewhere, { state, address: standInAddress }, /^This is not the address/)
+  await expectPage(
+    elsewhere,
+    { state, address: standInAddress },
+    /part “\/sandbox\/microsoft-teams\/services\/sales”/,
+  )
   const pressed = await submit(elsewhere, { state, answer: 'stand-in' })
   expect([pressed.status, harness.calls]).toEqual([400, []])
 })

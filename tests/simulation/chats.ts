@@ -56,7 +56,7 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     chat: teams,
     standIn: standInTeams,
     address: (channel) =>
-      `/powerautomate/automations/direct/workflows/${channel}aaaa/triggers/manual/paths/invoke?sig=${channel}`,
+      `/powerautomate/automations/direct/cu/22/workflows/${channel}aaaa/triggers/manual/paths/invoke?sig=${channel}`,
     mistake: { status: 401, body: { error: { code: 'DirectApiAuthorizationRequired' } } },
   },
   'google-chat': {

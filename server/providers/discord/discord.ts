@@ -1,5 +1,6 @@
 import {
   integer,
+  is,
   nullish,
   number,
   object,
@@ -26,6 +27,18 @@ const webhook = pipe(
 const errorAnswer = pipe(string(), parseJson(), object({ code: pipe(number(), integer()) }))
 const limited = pipe(string(), parseJson(), object({ retry_after: number() }))
 
+const hook = /\/api(?:\/v\d{1,3})?\/webhooks\/(\d{1,20})\/([\w-]+)(?:\/slack|\/github)?\/?$/
+
+/** `/slack` and `/github` take other bodies. The other parameters of a copied address are not ours. */
+const plain = (address: URL) =>
+  new URL(address.pathname.replace(hook, '/api/webhooks/$1/$2'), address)
+
+/** A thread is a channel of its own, which shares the limit of the channel that it is in. */
+function threadIn({ searchParams }: URL): string | undefined {
+  const id = searchParams.get('thread_id') ?? ''
+  return is(snowflake, id) ? id : undefined
+}
+
 const isGone = 'the webhook was deleted. Make a new one'
 
 /** The name of an error: the code of Discord's answer, as in 'code_10015'. */
@@ -46,10 +59,13 @@ export const discord: AddressChat = {
     'Name the webhook like the channel: Dealbell shows this name.',
     'Choose Copy Webhook URL, and paste it here.',
   ],
-  path: /^\/api\/(?:v\d{1,2}\/)?webhooks\/\d{15,20}\/[\w-]{20,200}$/,
+  form: { path: hook, shown: '/api/webhooks/{id}/{token}' },
+  plain,
   /** Without `wait`, Discord answers before it has posted. */
   request(message, _, address) {
-    const url = new URL(address)
+    const url = plain(address)
+    const thread = threadIn(address)
+    if (thread !== undefined) url.searchParams.set('thread_id', thread)
     url.searchParams.set('wait', 'true')
     return { url, json: messageOf(message) }
   },
@@ -80,17 +96,18 @@ export const discord: AddressChat = {
   // https://github.com/discord/discord-api-docs/issues/6753
   pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },
   fits,
-  account({ pathname }) {
-    const id = pathname.split('/').at(-2) ?? ''
-    return { accountId: `discord:${id}`, channelId: id }
+  account(address) {
+    const id = hook.exec(address.pathname)?.[1] ?? ''
+    return { accountId: `discord:${id}`, channelId: threadIn(address) ?? id }
   },
   look: {
     request: { method: 'get' },
-    read({ status, body }) {
+    read({ status, body }, address) {
       const { success, output } = safeParse(webhook, body)
       if (status !== 200 || !success) return undefined
-      const { channel_id: channelId, name } = output
-      return { accountId: `discord:${channelId}`, channelId, channelName: name ?? undefined }
+      const { channel_id: channel, name } = output
+      const channelId = threadIn(address) ?? channel
+      return { accountId: `discord:${channel}`, channelId, channelName: name ?? undefined }
     },
   },
 }

@@ -1,5 +1,6 @@
+import { hash } from 'node:crypto'
 import { array, fallback, is, object, parseJson, pipe, regex, safeParse, string } from 'valibot'
-import { type AddressChat, createByAddress } from '../by-address.ts'
+import { type AddressChat, createByAddress, withoutSlash } from '../by-address.ts'
 import { type AddressSettings, defaultTimeouts } from '../calls.ts'
 import { uuidOf } from '../message-id.ts'
 import type { Chat } from '../provider.ts'
@@ -23,6 +24,28 @@ const wrongKey = 'API_KEY_INVALID'
 const noAccess =
   'Google Chat does not accept the address: the webhook was deleted, its space is closed, or your administrator has switched webhooks off. Make a new one'
 
+const messages = /\/v1\/spaces\/([\w-]+)\/messages\/?$/
+
+/**
+ * Keeps the thread that an address names. An id of a message is ours: Google would post a copied one only once. Its APIs
+ * also read a parameter that is written as `request_id`.
+ */
+function plain(address: URL): URL {
+  const url = withoutSlash(address)
+  for (const name of new Set(url.searchParams.keys())) {
+    if (/^(?:request|message)_?id$/i.test(name)) url.searchParams.delete(name)
+  }
+  return url
+}
+
+/** A thread is another place than its space. Each webhook has threads of its own, also with the same key. */
+function threadIn({ searchParams }: URL): string | undefined {
+  const key = searchParams.get('threadKey')
+  // Without this option, Google ignores the key.
+  if (!key || !searchParams.get('messageReplyOption')?.startsWith('REPLY_MESSAGE')) return undefined
+  return hash('sha256', JSON.stringify([searchParams.get('token'), key]), 'hex').slice(0, 16)
+}
+
 export const googleChat: AddressChat = {
   id: 'google-chat',
   steps: [
@@ -32,11 +55,12 @@ export const googleChat: AddressChat = {
     'Name it Dealbell, and choose Save.',
     'Copy the whole address of the webhook, and paste it here.',
   ],
-  path: /^\/v1\/spaces\/[\w-]{1,100}\/messages\?(?:key=[\w-]{1,200}&token=[\w%.~-]{1,400}|token=[\w%.~-]{1,400}&key=[\w-]{1,200})$/,
+  form: { path: messages, shown: '/v1/spaces/{space}/messages', parameters: ['key', 'token'] },
+  plain,
   /** Google posts a message once for each request id. The same text in another form is another message. */
   request(message, key, address) {
     const json = card(message)
-    const url = new URL(address)
+    const url = plain(address)
     url.searchParams.set('requestId', uuidOf(...key, json))
     return { url, json }
   },
@@ -61,9 +85,11 @@ export const googleChat: AddressChat = {
   defaultWaitMs: 60_000,
   pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },
   fits: (message) => Buffer.byteLength(JSON.stringify(card(message))) <= mostBytes,
-  account({ pathname }) {
-    const space = pathname.split('/')[3] ?? ''
-    return { accountId: `google-chat:${space}`, channelId: space }
+  account(address) {
+    const space = messages.exec(address.pathname)?.[1] ?? ''
+    const thread = threadIn(address)
+    const channelId = thread === undefined ? space : `${space}~${thread}`
+    return { accountId: `google-chat:${space}`, channelId }
   },
 }
 

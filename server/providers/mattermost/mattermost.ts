@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { object, parseJson, pipe, safeParse, string } from 'valibot'
-import { type AddressChat, type Answer, createByAddress } from '../by-address.ts'
+import { type AddressChat, type Answer, createByAddress, withoutSlash } from '../by-address.ts'
 import { type AddressSettings, askedWaitMs, defaultTimeouts } from '../calls.ts'
 import { type Chat, longestWaitMs } from '../provider.ts'
 import { textOf } from './text.ts'
@@ -33,7 +33,8 @@ export const mattermost: AddressChat = {
     'Choose Save, copy the address, and paste it here.',
   ],
   // A server may be below a path of its own.
-  path: /^(?:\/[\w-]{1,50})?\/hooks\/[a-z0-9]{26}$/,
+  form: { path: /\/hooks\/[a-z0-9]{26}\/?$/, shown: '/hooks/{26 letters and digits}' },
+  plain: withoutSlash,
   request: (message) => ({ json: { text: textOf(message) } }),
   confirms: true,
   failure,
@@ -64,7 +65,8 @@ export const mattermost: AddressChat = {
   pace: { channelMs: 1_000, perSecond: 5, burst: 20 },
   fits: (message) => textOf(message).length <= mostCharacters,
   // All channels of a server share its limit. The webhook's id is its secret.
-  account({ host, pathname }) {
+  account(address) {
+    const { host, pathname } = withoutSlash(address)
     const channelId = hash('sha256', pathname, 'hex').slice(0, 32)
     return { accountId: `mattermost:${host}`, accountName: host, channelId }
   },

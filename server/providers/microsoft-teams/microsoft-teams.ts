@@ -10,6 +10,9 @@ const mostBytes = 25_000
 
 const errorAnswer = pipe(string(), parseJson(), object({ error: object({ code: string() }) }))
 
+const workflow =
+  /\/workflows\/([\w-]+)(?:\/[^/]+)*?\/triggers\/[^/]+(?:\/[^/]+)*?\/paths\/invoke(?:\/|$)/i
+
 export const teams: AddressChat = {
   id: 'microsoft-teams',
   steps: [
@@ -18,7 +21,11 @@ export const teams: AddressChat = {
     'Choose Next, then Add workflow.',
     'Copy the address that Teams shows, and paste it here.',
   ],
-  path: /^\/powerautomate\/automations\/direct\/workflows\/[a-z0-9]{8,64}\/triggers\/manual\/paths\/invoke\/?\?[\w.~%&=+-]{1,1000}$/i,
+  form: {
+    // Before it, between and after it, Microsoft changes the path: /powerautomate/automations/direct/cu/22/workflows/…
+    path: workflow,
+    shown: '/workflows/{id}/triggers/{name}/paths/invoke',
+  },
   request: (message) => ({ json: card(message) }),
   // 202 says that the workflow has accepted the message. Nothing says whether it has posted it.
   confirms: false,
@@ -51,11 +58,13 @@ export const teams: AddressChat = {
   // The connector posts 300 messages in 300 seconds for one person, whose other workflows share that.
   pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },
   fits: (message) => Buffer.byteLength(JSON.stringify(card(message))) <= mostBytes,
-  // Two people who paste one address have one channel. Nothing else is known of it.
+  // Two people who paste addresses of one workflow have one channel. Nothing else is known of it. Those who connected
+  // before 'cu/22' have a hash of the path of that time.
   account({ pathname }) {
-    const path = pathname.toLowerCase().replace(/\/$/, '')
-    const workflow = hash('sha256', path, 'hex').slice(0, 32)
-    return { accountId: `microsoft-teams:${workflow}`, channelId: workflow }
+    const id = workflow.exec(pathname)?.[1]?.toLowerCase()
+    const path = `/powerautomate/automations/direct/workflows/${id}/triggers/manual/paths/invoke`
+    const channelId = hash('sha256', path, 'hex').slice(0, 32)
+    return { accountId: `microsoft-teams:${channelId}`, channelId }
   },
 }
 
