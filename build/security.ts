@@ -1,6 +1,11 @@
 import * as v from 'valibot'
 import type { Plugin } from 'vite'
-import { everyAnswer, pagePolicy, strictTransportSecurity } from '../contract/page-headers.ts'
+import {
+  everyAnswer,
+  pageCaching,
+  pagePolicy,
+  strictTransportSecurity,
+} from '../contract/page-headers.ts'
 import { hstsMaxAge, inWords } from '../server/settings/variables.ts'
 import type { Config } from '../src/parse-config.ts'
 
@@ -85,7 +90,7 @@ set $dealbell_hsts "";
 if ($https) {
   set $dealbell_hsts "${strictTransportSecurity(maxAge)}";
 }
-${withoutPort && 'if ($http_host ~ ":") {\n  set $dealbell_hsts "";\n}\n'}set $dealbell_cache "no-cache";
+${withoutPort && 'if ($http_host ~ ":") {\n  set $dealbell_hsts "";\n}\n'}set $dealbell_cache "${pageCaching}";
 if ($request_uri ~ "^/assets/") {
   set $dealbell_cache "${immutable}";
 }

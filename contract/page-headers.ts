@@ -91,6 +91,13 @@ const permissions = [
   'xr-spatial-tracking',
 ]
 
+/**
+ * The Cache-Control of the page. A cache that others share would keep an old page after a release, since some take
+ * `no-cache` only for a hint. A proxy must not rewrite it (RFC 9111 §5.2.2.6). `no-store` would disable the back-forward
+ * cache.
+ */
+export const pageCaching = 'private, no-cache, no-transform'
+
 /** The headers of every answer, besides its Content-Security-Policy. */
 export const everyAnswer = {
   'X-Content-Type-Options': 'nosniff',

@@ -46,12 +46,12 @@ async function get(path: string, accepted?: string, more: Record<string, string>
 
 describe('the page', () => {
   test.each(['/', '/hubspot/callback?code=1&state=2', '/no/such/page', '/connect/monday.com'])(
-    'answers at %s, compressed, and must be revalidated',
+    'answers at %s, compressed; no cache that others share keeps it, and no proxy rewrites it',
     async (path) => {
       const { status, header, coding, text } = await get(path, 'br')
       expect([status, coding, text]).toEqual([200, 'br', page])
       expect(header('Content-Type')).toBe('text/html; charset=utf-8')
-      expect(header('Cache-Control')).toBe('no-cache')
+      expect(header('Cache-Control')).toBe('private, no-cache, no-transform')
       expect(header('Set-Cookie')).toBeNull()
     },
   )
