@@ -16,7 +16,7 @@ const unfinished = '.new-'
  * always has a whole page, and builds at once do not meet. A page that is open during an upgrade still finds its later
  * parts: assets of former builds stay for three days.
  */
-export function publish({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin {
+export function publish({ crm, chat, ...config }: Config): Plugin {
   let to: string
   let from: string
   return {
@@ -38,7 +38,7 @@ export function publish({ apiUrl, contactFormUrl, crm, chat }: Config): Plugin {
           (a, b) => Number(isPage(a)) - Number(isPage(b)),
         )
         const former = await formerFiles(to)
-        const info = { apiUrl, contactFormUrl, crmName: crm.name, chatName: chat.name, files }
+        const info = { ...config, crmName: crm.name, chatName: chat.name, files }
         await writeFile(join(from, infoFile), JSON.stringify(info))
         // With this file, the build is complete. So it comes last.
         for (const file of [...files, infoFile]) {

@@ -9,6 +9,8 @@ export interface BuiltPage {
   apiUrl: string
   /** The form in the frame of /contact: a path on this origin or an http(s) URL. */
   contactFormUrl: string
+  /** Other origins to which the form leads in the frame. */
+  contactFormOrigins: readonly string[]
 }
 
 // Deny everything. Each policy below then allows what its page needs. Trusted Types prevent
@@ -28,15 +30,22 @@ const denyAll = {
 export const answerPolicy = serialize(denyAll)
 
 /** The Content-Security-Policy of every file of the dashboard. */
-export function pagePolicy({ apiUrl, contactFormUrl }: BuiltPage): string {
+export function pagePolicy(page: BuiltPage): string {
+  const { apiUrl } = page
   return serialize({
     ...denyAll,
     'script-src': "'self'",
     'style-src': "'self'",
     'img-src': "'self'",
     'connect-src': apiUrl === '' ? "'self'" : `'self' ${new URL(apiUrl).origin}`,
-    'frame-src': contactFormUrl.startsWith('/') ? "'self'" : new URL(contactFormUrl).origin,
+    'frame-src': frameSources(page).join(' '),
   })
+}
+
+/** Where the frame of the contact form may go, as sources of a policy. A browser checks each redirect. */
+function frameSources({ contactFormUrl, contactFormOrigins }: BuiltPage): string[] {
+  const own = contactFormUrl.startsWith('/') ? "'self'" : new URL(contactFormUrl).origin
+  return [...new Set([own, ...contactFormOrigins])]
 }
 
 /** Returns `answerPolicy` with these directives added or replaced. */
@@ -82,6 +91,13 @@ const permissions = [
   'xr-spatial-tracking',
 ]
 
+/**
+ * The Cache-Control of the page. A cache that others share would keep an old page after a release, since some take
+ * `no-cache` only for a hint. A proxy must not rewrite it (RFC 9111 §5.2.2.6). `no-store` would disable the back-forward
+ * cache.
+ */
+export const pageCaching = 'private, no-cache, no-transform'
+
 /** The headers of every answer, besides its Content-Security-Policy. */
 export const everyAnswer = {
   'X-Content-Type-Options': 'nosniff',
@@ -92,8 +108,12 @@ export const everyAnswer = {
   'Permissions-Policy': permissions.map((permission) => `${permission}=()`).join(', '),
 } as const
 
-/** Two years. Send it only over https; browsers ignore it over http (RFC 6797 §7.2). */
-export const strictTransportSecurity = 'max-age=63072000; includeSubDomains'
+/**
+ * Strict-Transport-Security. A browser keeps it for the host with all its ports, on which other programs may speak http.
+ * So it never includes the hosts below. Send it only over https (RFC 6797 §7.2).
+ * @param maxAgeS seconds, by default a year; 0 makes a browser forget it.
+ */
+export const strictTransportSecurity = (maxAgeS = 31_536_000) => `max-age=${maxAgeS}`
 
 function serialize(policy: Readonly<Record<string, string>>): string {
   return Object.entries(policy)

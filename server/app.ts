@@ -24,7 +24,7 @@ import {
   fromDashboardOnly,
   writesFromDashboardOnly,
 } from './http/origin.ts'
-import { safetyHeaders } from './http/safety-headers.ts'
+import { hstsOf, safetyHeaders } from './http/safety-headers.ts'
 import { endWorkers } from './page/end-worker.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
 import { isAddressId, providerIds, standInPages, usedOf } from './providers/registry.ts'
@@ -40,7 +40,7 @@ export function createApp(
   // The contact form is a stand-in beside real providers, too. It says that it sends nothing.
   const standIns = { 'contact-form': '/sandbox/contact-form', ...standInPages(context.providers) }
 
-  app.use(safetyHeaders({ https: appUrl.startsWith('https:') }))
+  app.use(safetyHeaders(hstsOf(context)))
   app.use(endWorkers)
   app.use('/webhooks/*', countWebhooks(context))
   app.use('/api/*', corsForDashboard(appUrl))

@@ -34,6 +34,7 @@ export interface BackendOptions {
   alone: boolean
   trustedProxies?: number
   metricsToken?: string | undefined
+  hstsMaxAge?: number | undefined
   log: Log
   now?: () => Date
   times?: RelayTimes
@@ -50,6 +51,7 @@ export function createBackend({
   alone,
   trustedProxies = 0,
   metricsToken,
+  hstsMaxAge,
   log,
   now = () => new Date(),
   times = relayTimes,
@@ -79,6 +81,7 @@ export function createBackend({
     operatorToken: operatorToken(encryptionKeys),
     watch: createWatch({ database, hasRoom, providers, pool, turnedAt: relay.turnedAt, log }),
     metricsToken,
+    hstsMaxAge,
     appUrl,
     apiUrl,
     now,

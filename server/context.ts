@@ -21,6 +21,8 @@ export interface Context {
   watch: Watch
   /** The bearer token of GET /metrics. Without one, only programs on this machine may read it, if APP_URL and API_URL are there. */
   metricsToken: string | undefined
+  /** Seconds of Strict-Transport-Security, if they are set. */
+  hstsMaxAge: number | undefined
   appUrl: string
   apiUrl: string
   now: () => Date

@@ -6,6 +6,7 @@ import { startCleanup } from './clean/clean.ts'
 import { keepIndexes } from './database/indexes.ts'
 import type { FolderLock } from './database/lock.ts'
 import { maintainPglite } from './database/maintenance.ts'
+import { hstsOf } from './http/safety-headers.ts'
 import { createHttpServer } from './http/server.ts'
 import { createLog, errorFields } from './log.ts'
 import { readBuiltPage } from './page/build.ts'
@@ -49,8 +50,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   await forgetStandIns(database, settings.addressesAt(settings.port).providers, log)
 
   const { trustedProxies } = settings
-  const https = settings.addressesAt(settings.port).appUrl.startsWith('https:')
-  const http = createHttpServer({ trustedProxies, https, log })
+  const hsts = hstsOf({ ...settings, ...settings.addressesAt(settings.port) })
+  const http = createHttpServer({ trustedProxies, hsts, log })
   const port = await listen(http.server, settings)
   // No await from here to the handler: a request that arrived meanwhile would never be answered.
   const addresses = settings.addressesAt(port)
@@ -65,6 +66,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
     alone: settings.databaseUrl === undefined,
     trustedProxies,
     metricsToken: settings.metricsToken,
+    hstsMaxAge: settings.hstsMaxAge,
     log,
   })
   http.serve(app.fetch)

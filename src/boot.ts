@@ -33,8 +33,8 @@ try {
   // An old browser has none, and Firefox refuses it if the user blocks cookies.
 }
 
-// If the main script does not arrive, only this script can say so (§8). A browser extension may add other modules.
-document.querySelector('script[type=module][src^="/"]')?.addEventListener('error', () => {
+// If the main script does not arrive, only this script can say so (§8). A browser extension or a CDN may add other modules.
+document.querySelector('script[type=module][src^="/assets/"]')?.addEventListener('error', () => {
   const heading = document.querySelector('h1')
   if (heading !== null) heading.textContent = 'Something went wrong. Please try again later.'
 })

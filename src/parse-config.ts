@@ -61,6 +61,16 @@ export function parseConfig(env: Readonly<Record<string, unknown>>) {
     )
   }
 
+  const contactFormOrigins = setting('VITE_CONTACT_FORM_ORIGINS', '')
+    .split(',')
+    .map((origin) => origin.trim())
+    .filter((origin) => origin !== '')
+  if (!contactFormOrigins.every(isOrigin)) {
+    problems.push(
+      `VITE_CONTACT_FORM_ORIGINS must be an origin such as https://docs.google.com, or several with commas between; it is '${contactFormOrigins.join(',')}'`,
+    )
+  }
+
   if (problems.length > 0) {
     const error = new Error(
       `Invalid settings:\n${problems.map((problem) => `- ${problem}`).join('\n')}`,
@@ -76,7 +86,15 @@ export function parseConfig(env: Readonly<Record<string, unknown>>) {
     chat,
     /** The form that `/contact` shows in its frame: a path on this origin or an http(s) URL. By default, the backend's. */
     contactFormUrl: contactFormUrl || standInFormAt(apiUrl),
+    /** Other origins to which the form leads in the frame, by a redirect or a link. */
+    contactFormOrigins,
   }
+}
+
+/** Each becomes a source of the page's policy, in which ; and * have a meaning. */
+function isOrigin(text: string): boolean {
+  const isPlain = /^https?:\/\/[\w.:[\]-]+$/.test(text)
+  return isPlain && isHttpUrl(text, { bare: true }) && new URL(text).origin === text
 }
 
 function isHttpUrl(text: string, { bare }: { bare: boolean }): boolean {

@@ -33,7 +33,7 @@ export function channelPage(
       site,
       title,
       notice,
-      head: html`<script src="/sandbox/channel.js" type="module"></script>
+      head: html`<script data-cfasync="false" src="/sandbox/channel.js" type="module"></script>
         <noscript><meta http-equiv="refresh" content="5"></noscript>`,
       children: html`
         ${head}

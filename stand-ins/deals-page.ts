@@ -81,7 +81,7 @@ export function createDealsPage<Deal extends ShownDeal>({
           site,
           title: 'Deals',
           notice,
-          head: html`<script src="/sandbox/deals.js" type="module"></script>`,
+          head: html`<script data-cfasync="false" src="/sandbox/deals.js" type="module"></script>`,
           children: html`
             <p>Move a deal to another stage. Dealbell then sends what your rules say to the chat.</p>
             <ul class="deals">${deals()

@@ -5,6 +5,8 @@ export type Reply =
   /** `why` follows a colon. */
   | { kind: 'none'; why: string }
 
+export type Answer = Extract<Reply, { kind: 'answer' }>
+
 const defaultTimeoutS = 10
 
 /**

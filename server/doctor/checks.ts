@@ -1,9 +1,18 @@
 // Whether addresses and database work. Each check returns a finding and changes nothing.
 
-import { ask } from '../cli/ask.ts'
+import { endpoints } from '../../contract/endpoints.ts'
+import { type Answer, ask, fieldsOf } from '../cli/ask.ts'
 import { Client, connectionTo, lookAtSession } from '../database/session.ts'
 import { isLoopback } from '../http/origin.ts'
-import { type Finding, right, warning, wrong } from '../providers/provider-doctor.ts'
+import {
+  type Finding,
+  inOurPlace,
+  redirectOf,
+  right,
+  warning,
+  whatCame,
+  wrong,
+} from '../providers/provider-doctor.ts'
 import { named, oauthIds, usedOf } from '../providers/registry.ts'
 import { databaseUrlError } from '../settings/open-errors.ts'
 import type { Addresses } from '../settings/settings.ts'
@@ -28,7 +37,12 @@ export async function checkDashboard(addresses: Addresses): Promise<Finding> {
       `The dashboard does not answer at APP_URL (${appUrl}): ${reply.why}. Start the server, and point the name to the proxy in front of it.`,
     )
   }
-  const origin = URL.parse(reply.headers.get('Location') ?? '', url)?.origin ?? appUrl
+  if (asksForSignIn(reply, url)) {
+    return warning(
+      `${url} ${whatCame(reply, url)}. Only a browser can sign in there, so the dashboard was not seen. If no proxy of yours asks for a sign-in, let the host answer this address with the dashboard's index.html (docs/hosting.md).`,
+    )
+  }
+  const origin = redirectOf(reply, url)?.origin ?? appUrl
   if (origin !== appUrl) {
     return wrong(
       `APP_URL is ${appUrl}, but it redirects to ${origin}, so the redirect URLs lead to another origin. Set APP_URL to ${origin}, and register the redirect URLs of that origin in ${ids.length === 2 ? 'both apps' : 'each app'}.`,
@@ -37,7 +51,7 @@ export async function checkDashboard(addresses: Addresses): Promise<Finding> {
   const isPage = reply.status === 200 && reply.text.includes('<div id="root">')
   if (!isPage) {
     return wrong(
-      `${url} answers ${reply.status}, but not with the dashboard. The host must answer this address with the dashboard's index.html (docs/hosting.md).`,
+      `${url} ${whatCame(reply, url)}, but not the dashboard. The host must answer this address with the dashboard's index.html (docs/hosting.md).`,
     )
   }
   const urls = listed(redirectUrls)
@@ -49,6 +63,56 @@ export async function checkDashboard(addresses: Addresses): Promise<Finding> {
   }
   return right(`The dashboard answers at APP_URL. The ${what} must be exactly ${urls}.`)
 }
+
+/**
+ * Whether a proxy asks whoever opens a page for a sign-in. A host that only has another name leads to the same address, or
+ * to its first page.
+ */
+function asksForSignIn(reply: Answer, url: string): boolean {
+  const to = redirectOf(reply, url)
+  if (to === null) return [401, 403].includes(reply.status) && inOurPlace(reply, url) !== undefined
+  return to.search !== '' || !['/', new URL(url).pathname].includes(to.pathname)
+}
+
+/** Whether who watches the server gets its answers from outside. Undefined if nobody answers, which other checks say. */
+export async function checkWatched({ apiUrl }: Addresses): Promise<Finding | undefined> {
+  for (const path of [endpoints.health.path, '/ready']) {
+    const url = apiUrl + path
+    const reply = await ask(url)
+    if (reply.kind === 'none') return undefined
+    const { status, error } = fieldsOf(reply.text)
+    if (typeof (status ?? Object(error).code) === 'string') continue
+    return warning(
+      `${url} ${whatCame(reply, url)}. Whoever watches Dealbell from outside gets this in its place. Let the proxy pass ${path} to this server, without a sign-in (docs/hosting.md).`,
+    )
+  }
+  return right(`${endpoints.health.path} and /ready answer at ${apiUrl}, without a sign-in.`)
+}
+
+/**
+ * Whether the page lets its frame go where the contact form redirects. A browser checks each address on the way.
+ * @param origins the setting of those that are allowed beside its own.
+ */
+export async function checkContactForm(first: URL, origins: string): Promise<Finding> {
+  const set = origins.split(',').flatMap((origin) => origin.trim() || [])
+  let at = first
+  const missing = new Set<string>()
+  for (let hops = 0; hops < mostRedirects; hops++) {
+    if (![first.origin, ...set].includes(at.origin)) missing.add(at.origin)
+    const reply = await ask(at.href)
+    const to = reply.kind === 'answer' ? redirectOf(reply, at.href) : null
+    if (to !== null) at = to
+    else if (missing.size > 0 || (reply.kind === 'answer' && reply.status < 400)) break
+    else return warning(`The contact form at ${at.origin} ${whatCame(reply, at.href)}.`)
+  }
+  if (missing.size === 0) return right(`The contact form answers at ${at.origin}.`)
+  return wrong(
+    `The contact form at ${first.origin} leads to ${listed([...missing])}, which the page does not let into its frame. Set VITE_CONTACT_FORM_ORIGINS=${[...set, ...missing].join(',')}, and build the dashboard again.`,
+  )
+}
+
+/** Browsers follow 20. */
+const mostRedirects = 20
 
 /** Whether PostgreSQL can be used as it is. Changes nothing. */
 export async function checkDatabase(databaseUrl: string): Promise<Finding> {

@@ -6,7 +6,7 @@ import { loadEnvironment, readOutside } from '../settings/environment.ts'
 import { endWithReader, shownError } from '../settings/open-errors.ts'
 import { type Addresses, parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
-import { checkDashboard, checkDatabase } from './checks.ts'
+import { checkContactForm, checkDashboard, checkDatabase, checkWatched } from './checks.ts'
 import { appOf, listed, writeManifests } from './manifests.ts'
 
 const choosing = oauthIds.filter((id) => doctors[id].distributions)
@@ -101,6 +101,11 @@ async function* check(
     )
   }
   yield await checkDashboard(addresses)
+  const watched = await checkWatched(addresses)
+  if (watched !== undefined) yield watched
+  const { VITE_CONTACT_FORM_URL: form, VITE_CONTACT_FORM_ORIGINS: origins = '' } = process.env
+  const formUrl = URL.parse(form?.trim() ?? '', addresses.appUrl)
+  if (form?.trim() && formUrl !== null) yield await checkContactForm(formUrl, origins)
   for (const id of usedOf(providers, oauthIds)) {
     // A stand-in needs neither a public address nor credentials.
     if (standIns.includes(id)) continue

@@ -31,7 +31,10 @@ const lingerMs = 2_000
  * Counts them, and logs each kind at most once a minute.
  * @returns what answers those that Node's adapter refuses.
  */
-export function answerFaults(server: Server, { https, log }: { https: boolean; log: Log }) {
+export function answerFaults(
+  server: Server,
+  { hsts, log }: { hsts: string | undefined; log: Log },
+) {
   const warn = atMostOnceAMinute(log.warn)
   const answered = new WeakSet<Duplex>()
   const underWay = new WeakMap<Duplex, ServerResponse>()
@@ -45,7 +48,7 @@ export function answerFaults(server: Server, { https, log }: { https: boolean; l
     const { status, message } = answers[kind]
     const body = JSON.stringify({ error: { code: kind, message } })
     const headers = {
-      ...alwaysSent({ https }),
+      ...alwaysSent(hsts),
       'Content-Type': 'application/json',
       'Content-Length': String(Buffer.byteLength(body)),
       Connection: 'close',

@@ -24,19 +24,38 @@ export function standInPolicy(
   })
 }
 
+/**
+ * The Strict-Transport-Security of a server at these addresses; undefined for none. Without a setting, there is none where
+ * an address has a port of its own: whatever is at the host's other ports is not ours.
+ * @param hstsMaxAge the setting, in seconds.
+ */
+export function hstsOf({
+  appUrl,
+  apiUrl,
+  hstsMaxAge,
+}: {
+  appUrl: string
+  apiUrl: string
+  hstsMaxAge: number | undefined
+}): string | undefined {
+  const hasPort = [appUrl, apiUrl].some((url) => /^https:\/\/[^/]*:\d+(\/|$)/.test(url))
+  if (!appUrl.startsWith('https:') || (hasPort && hstsMaxAge === undefined)) return undefined
+  return strictTransportSecurity(hstsMaxAge)
+}
+
 /** The headers of an answer that is no page. */
-export function alwaysSent({ https }: { https: boolean }): Record<string, string> {
+export function alwaysSent(hsts: string | undefined): Record<string, string> {
   return {
     'Content-Security-Policy': answerPolicy,
     'Cache-Control': 'no-store',
     ...everyAnswer,
-    ...(https && { 'Strict-Transport-Security': strictTransportSecurity }),
+    ...(hsts !== undefined && { 'Strict-Transport-Security': hsts }),
   }
 }
 
 /** Sets the headers of every answer. A page sets its own Content-Security-Policy, and how long it is kept. */
-export function safetyHeaders(options: { https: boolean }): MiddlewareHandler {
-  const always = Object.entries(alwaysSent(options))
+export function safetyHeaders(hsts: string | undefined): MiddlewareHandler {
+  const always = Object.entries(alwaysSent(hsts))
   const own = ['Content-Security-Policy', 'Cache-Control']
   // A page with a form needs it: with `no-referrer`, browsers send `Origin: null` with the form.
   const isOwn = (name: string, set: string | null) =>

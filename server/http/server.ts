@@ -38,7 +38,7 @@ export function createHttpServer({
   ...options
 }: {
   trustedProxies: number
-  https: boolean
+  hsts: string | undefined
   log: Log
 }) {
   // Node would refuse a request without a host itself. The adapter does so in `serve`.

@@ -11,6 +11,8 @@ const buildInfoFile = '.build.json'
 const buildInfo = v.object({
   apiUrl: v.string(),
   contactFormUrl: v.string(),
+  // A build of a former version has none.
+  contactFormOrigins: v.optional(v.array(v.string()), []),
   crmName: v.string(),
   chatName: v.string(),
 })
@@ -33,18 +35,26 @@ export async function readBuiltPage(
   return { folder, policy: pagePolicy(built) }
 }
 
+/** Without what the build leaves out of a list or at the end of an address. */
+const plain = (text: string) =>
+  text
+    .replaceAll(/\s*,\s*/g, ',')
+    .replace(/[/,\s]+$/, '')
+    .trim()
+
 function assertSettingsOf(built: v.InferOutput<typeof buildInfo>): void {
   const settings = {
     VITE_API_URL: built.apiUrl,
     VITE_CRM_NAME: built.crmName,
     VITE_CHAT_NAME: built.chatName,
     VITE_CONTACT_FORM_URL: built.contactFormUrl,
+    VITE_CONTACT_FORM_ORIGINS: built.contactFormOrigins.join(','),
   }
   // This server answers for the default services if it serves their dashboard and no names are set.
   const unset: Readonly<Record<string, string>> = built.apiUrl === '' ? defaultNames : {}
   const problems = Object.entries(settings).flatMap(([name, built]) => {
-    const set = process.env[name]?.trim().replace(/\/+$/, '') || unset[name]
-    const differs = set !== undefined && set !== built.replace(/\/+$/, '')
+    const set = plain(process.env[name] ?? '') || unset[name]
+    const differs = set !== undefined && set !== plain(built)
     return differs ? [`- ${name} is '${set}', but dist/ was built with '${built}'.`] : []
   })
   if (problems.length > 0) {

@@ -3,6 +3,7 @@ import type { MiddlewareHandler } from 'hono'
 import { every } from 'hono/combine'
 import { etag, RETAINED_304_HEADERS } from 'hono/etag'
 import { backendPath } from '../../contract/endpoints.ts'
+import { pageCaching } from '../../contract/page-headers.ts'
 import { errorAnswer } from '../http/errors.ts'
 
 export interface Dashboard {
@@ -42,10 +43,10 @@ export function serveDashboard({ folder, policy }: Dashboard): MiddlewareHandler
     answer.headers.set('Content-Security-Policy', policy)
     // Also for the uncompressed file. Otherwise a cache serves it to every client.
     answer.headers.set('Vary', 'Accept-Encoding')
-    // Names of assets contain a hash, so caches may keep assets. `no-store` would disable the back-forward cache.
+    // Names of assets contain a hash, so caches may keep assets.
     answer.headers.set(
       'Cache-Control',
-      path.startsWith('/assets/') ? 'public, max-age=31536000, immutable' : 'no-cache',
+      path.startsWith('/assets/') ? 'public, max-age=31536000, immutable' : pageCaching,
     )
     return answer
   })

@@ -1,4 +1,4 @@
-import { ask, fieldsOf } from '../cli/ask.ts'
+import { type Answer, ask, fieldsOf, type Reply } from '../cli/ask.ts'
 import type { ProviderSettings } from './calls.ts'
 import { type CrmId, type DealProperty, type OAuthId, registry, settingOf } from './registry.ts'
 
@@ -36,6 +36,27 @@ export interface ProviderDoctor {
   /** What makes each of the app's files, by its path. `earlier` is the file that is there, or empty. */
   files(app: App, distribution?: string): Record<string, (earlier: string) => object>
 }
+
+/** Where an answer redirects. */
+export function redirectOf({ headers }: Answer, url: string): URL | null {
+  const location = headers.get('Location')
+  return location === null ? null : URL.parse(location, url)
+}
+
+/** What another program does in this server's place, which follows an address; undefined if nothing shows that. */
+export function inOurPlace(answer: Answer, url: string): string | undefined {
+  const { status, text } = answer
+  if (status >= 300 && status < 400) {
+    const to = redirectOf(answer, url)
+    const place = to === null ? '' : ` to ${to.origin}${to.pathname}`
+    return `redirects${place} (${status}), perhaps the sign-in page of a proxy`
+  }
+  if (!/^\s*<(!doctype|html)/i.test(text)) return undefined
+  return `answers ${status} with a page of HTML, perhaps the sign-in page of a proxy`
+}
+
+/** The code of an error of this server. */
+const errorCodeOf = (text: string) => codeOf(Object(fieldsOf(text).error).code)
 
 /** A code for the report. Anything else, such as a page of a proxy, is left out. */
 function codeOf(value: unknown): string | undefined {
@@ -128,10 +149,10 @@ export async function checkWebhook(
   if (status === 204) {
     return right(`Webhooks arrive at ${url}, and their ${proof} is valid.`)
   }
-  const code = codeOf(Object(fieldsOf(text).error).code)
+  const code = errorCodeOf(text)
   if (status >= 300 && status < 400) {
     return wrong(
-      `Webhooks do not arrive: ${url} redirects (${status}), and ${name} does not follow. Set API_URL to the address at which this server answers itself.`,
+      `Webhooks do not arrive: ${url} redirects (${status}), and ${name} does not follow. Set API_URL to the address at which this server answers itself. If a proxy asks for a sign-in, let it pass /webhooks without one (docs/hosting.md).`,
     )
   }
   if (status === 401 && code === 'invalid_signature') {
@@ -149,7 +170,28 @@ export async function checkWebhook(
       `Webhooks do not arrive: ${url} answers ${status}${code === undefined ? '' : ` (${code})`}. If the proxy answers so, start the server behind it. If Dealbell does, read its log.`,
     )
   }
+  const what = inOurPlace(reply, url) ?? `answers ${status}`
   return wrong(
-    `Webhooks do not arrive: at ${url}, another program answers ${status}. Let the proxy pass /webhooks to this server, without a password.`,
+    `Webhooks do not arrive: at ${url}, another program ${what}. Let the proxy pass /webhooks to this server, without a sign-in (docs/hosting.md).`,
   )
+}
+
+/**
+ * Whether a CRM could tell this server, from outside, that a user has uninstalled the app. Whoever has no password is
+ * refused, which changes nothing.
+ */
+export async function checkUninstalls(crm: CrmId, url: string): Promise<Finding> {
+  const reply = await ask(url, { method: 'DELETE' })
+  if (reply.kind === 'answer' && errorCodeOf(reply.text) === 'invalid_secret') {
+    return right(`${registry[crm].name} can tell at ${url} that a user has uninstalled the app.`)
+  }
+  return warning(
+    `${registry[crm].name} cannot tell that a user has uninstalled the app: DELETE ${url} ${whatCame(reply, url)}. The daily check finds it later. Let the proxy pass DELETE at this address to this server, without a sign-in (docs/hosting.md).`,
+  )
+}
+
+/** What became of a call, which follows its address. */
+export function whatCame(reply: Reply, url: string): string {
+  if (reply.kind === 'none') return `gets no answer: ${reply.why}`
+  return inOurPlace(reply, url) ?? `answers ${reply.status}`
 }

@@ -54,6 +54,8 @@ export function parseEnv(given: Env) {
     serveDashboard: settings.SERVE_DASHBOARD,
     trustedProxies: settings.TRUSTED_PROXIES,
     metricsToken: settings.METRICS_TOKEN,
+    /** Seconds; undefined if the addresses decide (server/http/safety-headers.ts). */
+    hstsMaxAge: settings.HSTS_MAX_AGE,
     logLevel: settings.LOG_LEVEL,
     /** How long GET /ready says 503 before the server stops, after SIGTERM. */
     stopDelayMs: settings.STOP_DELAY * 1000,

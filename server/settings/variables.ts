@@ -52,6 +52,16 @@ const wholeNumber = (unset: string, least: number, most: number, what = 'whole n
   )
 }
 
+/** In seconds. The build reads it, too: it writes the header into files for other hosts. */
+export const hstsMaxAge = v.pipe(
+  optionalText,
+  v.check(
+    (text) => text === undefined || /^\d{1,9}$/.test(text),
+    'must be a whole number of seconds from 0 to 999999999; 0 makes browsers forget it',
+  ),
+  v.transform((text) => (text === undefined ? undefined : Number(text))),
+)
+
 export const variables = v.object({
   HOST: v.pipe(
     optionalText,
@@ -117,6 +127,7 @@ export const variables = v.object({
   ALLOW_STAND_INS: flag('false'),
   MENTION_OWNERS: flag('false'),
   TRUSTED_PROXIES: wholeNumber('0', 0, 99),
+  HSTS_MAX_AGE: hstsMaxAge,
   METRICS_TOKEN: v.pipe(
     optionalText,
     v.check(

@@ -6,6 +6,7 @@ const defaults = {
   crm: { id: 'hubspot', name: 'HubSpot' },
   chat: { id: 'slack', name: 'Slack' },
   contactFormUrl: '/sandbox/contact-form',
+  contactFormOrigins: [],
 }
 
 /** Without a form of its own, a page shows that of its backend. */
@@ -22,6 +23,11 @@ test.each([
   ['VITE_CRM_NAME', ' Zoho ', { crm: { id: 'zoho', name: 'Zoho' } }],
   ['VITE_CHAT_NAME', 'Rocket.Chat', { chat: { id: 'rocket.chat', name: 'Rocket.Chat' } }],
   ['VITE_CONTACT_FORM_URL', 'https://a.test/?f#x', { contactFormUrl: 'https://a.test/?f#x' }],
+  [
+    'VITE_CONTACT_FORM_ORIGINS',
+    ' https://a.test, http://b.test:8080 ,',
+    { contactFormOrigins: ['https://a.test', 'http://b.test:8080'] },
+  ],
 ])('%s=%s is accepted', (name, value, change) => {
   expect(parseConfig({ [name]: value })).toEqual({ ...defaults, ...change })
 })
@@ -40,6 +46,20 @@ test.each([
   ['VITE_CONTACT_FORM_URL', '//evil.example.test'],
   ['VITE_CONTACT_FORM_URL', '/\\evil.example.test'],
   ['VITE_CONTACT_FORM_URL', 'javascript:alert(1)'],
+  // Each becomes a source of the policy.
+  ...[
+    'forms.example.test',
+    'https://forms.example.test/',
+    'https://a.test,https://b.test/f',
+    'https://*.example.test',
+    "https://a.test 'unsafe-inline'",
+    'https://a.test; script-src *',
+    'https:',
+    'data:',
+    'null',
+    "'self'",
+    '*',
+  ].map((origins) => ['VITE_CONTACT_FORM_ORIGINS', origins]),
 ])('%s=%s is refused, and the message names it', (name, value) => {
   expect(() => parseConfig({ [name]: value })).toThrow(
     new RegExp(`^Invalid settings:\\n- .*${name}`),

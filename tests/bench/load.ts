@@ -114,7 +114,7 @@ async function servePage(
   features: readonly string[] = [],
 ): Promise<{ url: string; close: () => void }> {
   const app = new Hono()
-  app.use(safetyHeaders({ https: false }))
+  app.use(safetyHeaders(undefined))
   const answers = {
     '/health': { status: 'ok', ...(features.length > 0 && { features }) },
     '/api/hubspot/status': { connected: true },
@@ -129,7 +129,7 @@ async function servePage(
       return c.json(answer)
     })
   }
-  const policy = pagePolicy({ apiUrl: '', contactFormUrl: '/' })
+  const policy = pagePolicy({ apiUrl: '', contactFormUrl: '/', contactFormOrigins: [] })
   app.all('*', serveDashboard({ folder: join(folder, name), policy }))
 
   const { promise, resolve } = Promise.withResolvers<AddressInfo>()

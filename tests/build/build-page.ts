@@ -8,6 +8,8 @@ export const defaultSettings = {
   VITE_CRM_NAME: '',
   VITE_CHAT_NAME: '',
   VITE_CONTACT_FORM_URL: '',
+  VITE_CONTACT_FORM_ORIGINS: '',
+  HSTS_MAX_AGE: '',
 }
 
 /** Builds the dashboard into a folder as `npm run build` does, whatever the machine's settings are. */

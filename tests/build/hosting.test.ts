@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path'
 import { connect, type TLSSocket } from 'node:tls'
 import { Hono } from 'hono'
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
-import { everyAnswer } from '../../contract/page-headers.ts'
+import { everyAnswer, strictTransportSecurity } from '../../contract/page-headers.ts'
 import { caddy, nginx } from '../../scripts/programs.ts'
 import { safetyHeaders } from '../../server/http/safety-headers.ts'
 import { readBuiltPage } from '../../server/page/build.ts'
@@ -30,7 +30,9 @@ beforeAll(async () => {
     VITE_CONTACT_FORM_URL: 'https://forms.example.com/f/1?x=2',
   })
   files = await readdir(dist, { recursive: true })
-  own.use(safetyHeaders({ https: true })).all('*', serveDashboard(await readBuiltPage(dist)))
+  own
+    .use(safetyHeaders(strictTransportSecurity()))
+    .all('*', serveDashboard(await readBuiltPage(dist)))
 }, 60_000)
 afterAll(() => rm(folder, { recursive: true }))
 
@@ -218,10 +220,12 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
     expect(safeguards(known.headers)).toEqual(await ofOwnServer('/contact'))
   })
 
-  test('sends HSTS only over https, and redirects http', async () => {
+  test('sends HSTS only over https and at an address without a port, and redirects http', async () => {
     const plain = await started.get('/contact', {}, false)
     const { 'Strict-Transport-Security': _, ...expected } = await ofOwnServer('/contact')
     expect(safeguards(plain.headers)).toEqual({ ...expected, 'Strict-Transport-Security': null })
+    const atPort = await started.get('/contact', { Host: 'dealbell.example.com:8443' })
+    expect(safeguards(atPort.headers)).toEqual({ ...expected, 'Strict-Transport-Security': null })
     const other = await started.get('/contact?a=1', { Host: 'redirect.example.com' }, false)
     expect(other.status).toBe(301)
     expect(other.headers.get('Location')).toBe('https://redirect.example.com/contact?a=1')

@@ -92,6 +92,54 @@ test.each(Object.entries(faults))('names the fault: %s', async (_name, fault) =>
   expect(user.rules).toEqual(['deal-closed'])
 })
 
+// actual PR 3286, qui PR 1438, twenty #24927, oauth2-proxy #2292.
+const signIn = 'https://login.test/sign_in'
+/** As `fetch` answers after it has followed a redirect. */
+const followed = (answer: Response) =>
+  Object.defineProperties(answer, { url: { value: signIn }, redirected: { value: true } })
+test.each<[string, (method: string) => Response, RegExp]>([
+  [
+    'by a page',
+    () => new Response('<!doctype html><title>Sign in</title>', { status: 200 }),
+    /^A page of HTML answered with 200: perhaps the sign-in page/,
+  ],
+  [
+    'by a page that forbids',
+    () => new Response('\n<HTML lang="en">', { status: 403 }),
+    /^A page of HTML answered with 403: perhaps the sign-in page/,
+  ],
+  [
+    'by a redirect to a page',
+    (method) =>
+      method === 'GET'
+        ? followed(new Response('<!doctype html>'))
+        : Response.redirect(`${signIn}?rd=1`, 302),
+    /^(A page of HTML answered with 200|Another address answered with 302), after a redirect to https:\/\/login\.test\/sign_in: perhaps/,
+  ],
+  [
+    'by a redirect to JSON',
+    (method) =>
+      method === 'GET'
+        ? followed(Response.json({ error: 'login' }, { status: 200 }))
+        : Response.redirect(signIn, 307),
+    /^Another address answered with (200|307), after a redirect to https:\/\/login\.test\/sign_in: perhaps/,
+  ],
+])(
+  'names a proxy that asks for a sign-in in the backend’s place, and not what its answer lacks: %s',
+  async (_, answer, what) => {
+    const url = 'https://api.example.com'
+    const send = async ({ method }: Request) => answer(method)
+    const target: Target = { url, ...names, origin: dashboardOrigin, send }
+    const messages: string[] = []
+    for (const each of createChecks(target).filter(({ needs }) => needs !== 'write')) {
+      const { result, finding } = await runCheck(each, openClient(target))
+      if (result === 'failed') messages.push(finding?.message ?? '')
+    }
+    expect(messages.length).toBeGreaterThan(5)
+    for (const message of messages) expect(message).toMatch(what)
+  },
+)
+
 test('nothing is changed without --write', async () => {
   const { url, requests } = await example()
   const result = await run(url, '--origin', dashboardOrigin)

@@ -200,10 +200,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
       async run({ call }) {
         const answered = await call('/api/notifications/no-such-call')
         if (answered.answer.ok) {
-          fail(
-            `A call that the backend does not know would look successful.${isHtml(answered) ? ' A host often answers unknown addresses with index.html: exclude /api.' : ''}`,
-            answered,
-          )
+          fail('A call that the backend does not know would look successful.', answered)
         }
       },
     },
@@ -341,7 +338,24 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
 }
 
 function fail(message: string, exchange?: Answered): never {
-  throw new Finding('failed', message, { exchange })
+  throw new Finding('failed', (exchange && inItsPlace(exchange)) ?? message, { exchange })
+}
+
+/** What answered in the backend's place. What its answer lacks would say nothing about the backend. */
+function inItsPlace(exchange: Answered): string | undefined {
+  const { url, headers, answer } = exchange
+  const location = answer.headers.get('Location') ?? ''
+  const isRead = headers.get('Sec-Fetch-Mode') !== 'navigate'
+  const isRedirect = answer.status >= 300 && answer.status < 400
+  const end = isRead && isRedirect ? URL.parse(location, url) : new URL(answer.url)
+  const plain = (to: URL) => to.host + to.pathname.replace(/\/$/, '')
+  const from =
+    end &&
+    plain(end) !== plain(new URL(url)) &&
+    `, after a redirect to ${end.origin}${end.pathname}`
+  const isPage = isHtml(exchange) && !(isRedirect && !isRead)
+  if (!from && !isPage) return undefined
+  return `${isPage ? 'A page of HTML' : 'Another address'} answered with ${answer.status}${from || ''}: perhaps the sign-in page of a proxy, or the page that a host shows at unknown addresses. Let the proxy pass the calls of the dashboard to the backend.`
 }
 
 function warn(message: string, exchange: Answered): never {
@@ -385,8 +399,7 @@ function readJson(answered: Answered): unknown {
   try {
     return JSON.parse(body)
   } catch {
-    const html = 'an HTML page. A host often answers unknown addresses with index.html'
-    return fail(`The answer must be JSON, but it is ${isHtml(answered) ? html : 'not'}.`, answered)
+    return fail('The answer must be JSON, but it is not.', answered)
   }
 }
 

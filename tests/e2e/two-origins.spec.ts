@@ -22,7 +22,7 @@ async function serveBuild(backendUrl: string) {
   })
   expect(build.status, build.stderr).toBe(0)
   const page = await readBuiltPage(folder)
-  const app = new Hono().use(safetyHeaders({ https: false })).all('*', serveDashboard(page))
+  const app = new Hono().use(safetyHeaders(undefined)).all('*', serveDashboard(page))
   const host = await listen(getRequestListener(app.fetch))
   async function close() {
     await host.close()

@@ -39,6 +39,8 @@ interface Fault {
   /** What the proxy in front of the server answers to a webhook, or to what address it passes it on. */
   webhook?: (target: string) => Response | string
   page?: () => Response
+  /** What it answers in the server's place to who has not signed in. */
+  signIn?: (path: string) => Response
   /** What HubSpot and Slack answer to calls whose path ends so. */
   answers?: Record<string, () => Response>
 }
@@ -55,15 +57,18 @@ const serverUrl = `http://127.0.0.1:${PORT}`
 const pem = await readFile(certificate)
 const passOn = getRequestListener(async (request) => {
   const pathname = new URL(request.url).pathname.replace(/^\/dealbell/, '')
-  if (!/^\/(api|webhooks)\//.test(pathname)) {
+  const forServer = /^\/(api|webhooks)\/|^\/(health|ready)$/.test(pathname)
+  if (!forServer && request.method !== 'DELETE') {
     const page = '<!doctype html><div id="root"></div>'
     const html = { headers: { 'Content-Type': 'text/html' } }
-    return fault.page?.() ?? new Response(page, html)
+    return fault.page?.() ?? fault.signIn?.(pathname) ?? new Response(page, html)
   }
-  const changed = fault.webhook?.(serverUrl + pathname) ?? serverUrl + pathname
+  const changed =
+    fault.signIn?.(pathname) ?? fault.webhook?.(serverUrl + pathname) ?? serverUrl + pathname
   if (typeof changed !== 'string') return changed
   const { method, headers } = request
-  return await fetch(changed, { method, headers, body: await request.arrayBuffer() })
+  const body = method === 'GET' ? null : await request.arrayBuffer()
+  return await fetch(changed, { method, headers, body })
 })
 const proxy = createTlsServer({ key: pem, cert: pem }, passOn) as unknown as Server
 const APP_URL = `https://localhost:${await listen(proxy)}`
@@ -123,6 +128,7 @@ describe('npm run doctor', () => {
       `✓ HTTP_PROXY is http://127.0.0.1:9. Calls to these hosts do without: ${local}.`,
       `✓ NODE_EXTRA_CA_CERTS is ${certificate}, whose authorities count, too.`,
       `! The dashboard answers at APP_URL (${APP_URL}), which only this machine can open. The redirect URLs of the apps are ${APP_URL}/hubspot/callback and ${APP_URL}/slack/callback.`,
+      `✓ /health and /ready answer at ${API_URL}, without a sign-in.`,
       `✓ Webhooks arrive at ${API_URL}/webhooks/hubspot, and their signature is valid.`,
       '✓ HubSpot accepts client id and secret.',
       '✓ Slack accepts client id and secret.',
@@ -154,7 +160,7 @@ describe('npm run doctor', () => {
       says: [
         '✗ HubSpot refuses HUBSPOT_CLIENT_SECRET (BAD_CLIENT_SECRET). Copy',
         '✗ Slack refuses SLACK_CLIENT_SECRET (bad_client_secret). Copy',
-        `✗ ${APP_URL}/hubspot/callback answers 200, but not with the dashboard. The host must answer this address with the dashboard's index.html`,
+        `✗ ${APP_URL}/hubspot/callback answers 200, but not the dashboard. The host must answer this address with the dashboard's index.html`,
         `✗ Dealbell answers at ${API_URL}/webhooks/hubspot, but refuses the signature. Restart the server if HUBSPOT_CLIENT_SECRET`,
       ],
     },
@@ -166,7 +172,7 @@ describe('npm run doctor', () => {
       says: [
         `✗ HubSpot does not answer at http://127.0.0.1:${closedPort}: no program listens at 127.0.0.1:${closedPort}. Let this machine make https calls`,
         '! Slack answers 503, which says nothing about client id and secret. Try again later.',
-        `✗ ${APP_URL}/hubspot/callback answers 302, but not with the dashboard.`,
+        `! ${APP_URL}/hubspot/callback redirects to ${APP_URL}/login (302), perhaps the sign-in page of a proxy. Only a browser`,
         `✗ Dealbell answers at ${API_URL}/webhooks/hubspot, but with 404: the proxy changes the path.`,
       ],
     },
@@ -224,6 +230,66 @@ describe('npm run doctor', () => {
     },
   )
 
+  // actual PR 3286, qui PR 1438, twenty #24927, oauth2-proxy #2292: a sign-in proxy answers in the server's place.
+  const html = { 'Content-Type': 'text/html' }
+  const signInPage = '\n<!DOCTYPE html><title>Sign in</title>'
+  test.each<[string, () => Response, RegExp]>([
+    [
+      'by a redirect to another host',
+      () => Response.redirect('https://login.test/cdn-cgi/access/login?redirect_url=1', 302),
+      /redirects to https:\/\/login\.test\/cdn-cgi\/access\/login \(302\), perhaps the sign-in page of a proxy/,
+    ],
+    [
+      'by a redirect that names where to go back',
+      () => Response.redirect('https://login.test/?rd=https://localhost/', 302),
+      /redirects to https:\/\/login\.test\/ \(302\), perhaps the sign-in page of a proxy/,
+    ],
+    [
+      'by a page',
+      () => new Response(signInPage, { status: 403, headers: html }),
+      /answers 403 with a page of HTML, perhaps the sign-in page of a proxy/,
+    ],
+  ])(
+    'names a proxy that asks for a sign-in, at each address that others call: %s',
+    async (_, signIn, what) => {
+      fault = { signIn }
+      const { code, lines } = await doctor({ ...env, ...pipedriveEnv })
+      const about = (start: string) => lines.find((line) => line.startsWith(start))
+      expect(about(`! ${APP_URL}/hubspot/callback `)).toMatch(what)
+      expect(about(`! ${API_URL}/health `)).toMatch(what)
+      expect(about('! Pipedrive cannot tell that a user')).toMatch(what)
+      for (const crm of ['hubspot', 'pipedrive']) {
+        const line = lines.find((each) => each.includes(`/webhooks/${crm}`))
+        expect(line).toMatch(/^✗ .*(redirects \(302\)|answers 403 with a page of HTML).*sign-in/)
+      }
+      expect(code).toBe(1)
+    },
+  )
+
+  test('follows the contact form as its frame does, and names each origin that the page does not allow', async () => {
+    const last = 'https://localhost:1'
+    const hops = ['/a', '/b'].map(
+      (path) => `${hubspot.apiUrl.replace('127.0.0.1', 'localhost')}${path}`,
+    )
+    const [next = '', thanks = ''] = hops
+    fault = {
+      page: () => Response.redirect(next, 302),
+      answers: { '/a': () => Response.redirect(thanks), '/b': () => new Response('form') },
+    }
+    const form = { VITE_CONTACT_FORM_URL: `${APP_URL}/form` }
+    const origin = new URL(next).origin
+    const leads = await doctor({ ...env, ...form, VITE_CONTACT_FORM_ORIGINS: last })
+    expect(leads.lines).toContainEqual(
+      `✗ The contact form at ${APP_URL} leads to ${origin}, which the page does not let into its frame. Set VITE_CONTACT_FORM_ORIGINS=${last},${origin}, and build the dashboard again.`,
+    )
+    const right = await doctor({
+      ...env,
+      ...form,
+      VITE_CONTACT_FORM_ORIGINS: `${last} , ${origin}`,
+    })
+    expect(right.lines).toContainEqual(`✓ The contact form answers at ${origin}.`)
+  })
+
   describe('about Pipedrive', () => {
     const path = `${API_URL}/webhooks/pipedrive`
     test('says what is right, and what the app there needs', async () => {
@@ -233,6 +299,7 @@ describe('npm run doctor', () => {
       expect(lines.filter((line) => /Pipedrive|webhooks\/pipedrive/.test(line))).toEqual([
         `✓ Webhooks arrive at ${path}, and their password is valid.`,
         '✓ Pipedrive accepts client id and secret.',
+        `✓ Pipedrive can tell at ${APP_URL}/pipedrive/callback that a user has uninstalled the app.`,
         `✓ The app at Pipedrive (Developer Hub) needs the callback URL ${APP_URL}/pipedrive/callback`,
         `✓ The app at Pipedrive needs these scopes, and no others: ${scopes}.`,
       ])

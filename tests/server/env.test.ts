@@ -215,6 +215,8 @@ describe('settings', () => {
     { HOST: 'dealbell.example' },
     { TRUSTED_PROXIES: '-1' },
     { METRICS_TOKEN: 'too-short' },
+    { HSTS_MAX_AGE: '1 year' },
+    { HSTS_MAX_AGE: '-1' },
     { LOG_LEVEL: 'loud' },
     { STOP_DELAY: '5s' },
     { ALLOW_STAND_INS: 'yes' },

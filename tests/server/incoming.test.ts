@@ -9,7 +9,7 @@ import { listen, shareHarness } from './harness.ts'
 const harness = await shareHarness()
 const logged: unknown[] = []
 const log = logTo((level, event, fields) => void logged.push({ level, event, ...fields }))
-const { server, serve } = createHttpServer({ trustedProxies: 0, https: false, log })
+const { server, serve } = createHttpServer({ trustedProxies: 0, hsts: undefined, log })
 serve(harness.app.fetch)
 const port = await listen(server)
 afterAll(() => {

@@ -1,5 +1,11 @@
 import { basicAuth } from '../basic-auth.ts'
-import { checkClient, checkWebhook, type ProviderDoctor, right } from '../provider-doctor.ts'
+import {
+  checkClient,
+  checkUninstalls,
+  checkWebhook,
+  type ProviderDoctor,
+  right,
+} from '../provider-doctor.ts'
 import { calls, codeIn } from './http.ts'
 import { webhookPassword } from './webhook.ts'
 
@@ -27,6 +33,7 @@ export const pipedriveDoctor: ProviderDoctor = {
         refused: { invalid_client: ['CLIENT_ID', 'CLIENT_SECRET'] },
         place: "the app's OAuth & access scopes at Pipedrive (Developer Hub)",
       }),
+    ({ redirectUrl }) => checkUninstalls('pipedrive', redirectUrl),
     async ({ redirectUrl }) =>
       right(`The app at Pipedrive (Developer Hub) needs the callback URL ${redirectUrl}`),
     async () =>
