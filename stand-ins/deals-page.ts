@@ -5,7 +5,7 @@ import { notFromAnotherSite } from '../server/http/origin.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
 import { chatIds, registry } from '../server/providers/registry.ts'
 import { formatAmount } from '../server/relay/decide/amount.ts'
-import { cut } from '../server/relay/write/text.ts'
+import { cut } from '../server/relay/foreign-text.ts'
 import { formFields, type Site, standInPage } from './page.ts'
 
 const maxNameLength = 200

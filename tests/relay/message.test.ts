@@ -140,6 +140,20 @@ test('text from the CRM cannot change the direction of what follows', () => {
   }
 })
 
+test('only text from right to left stands in an isolation, which it cannot leave', () => {
+  const hebrew = 'הצעה'
+  for (const { text, blocks } of messagesWith(`\u2069\u202E${hebrew}\u2067`)) {
+    const all = [text, ...shownIn(blocks)].join('\n')
+    // The mark is for chats that look for the first letter inside it, too.
+    expect(all).toContain(`\u200E\u2068${hebrew}\u2069`)
+    expect(all.replaceAll(/\u200E\u2068[^\n\u2066-\u2069]*\u2069/g, '')).not.toMatch(
+      /\p{Bidi_Control}|\p{Script=Hebrew}/u,
+    )
+  }
+  // The page isolates with elements.
+  expect(shownOfEntry(entryWith(hebrew))).toMatchObject({ dealName: hebrew, to: hebrew })
+})
+
 test.each(invisibleTexts)('a text of which nobody sees anything is not shown: %j', (text) => {
   for (const { blocks } of messagesWith(text)) {
     const lines = shownIn(blocks).join('\n').replaceAll('*', '')
