@@ -86,7 +86,7 @@ function totalsOf(entries: readonly MessageEntry[]): string {
 }
 
 function sums(deals: readonly DealInMessage[]): string[] {
-  return [...Map.groupBy(deals, ({ currency }) => currency?.toUpperCase() ?? null)].flatMap(
+  return [...Map.groupBy(deals, ({ currency }) => (currency ?? '').toUpperCase())].flatMap(
     ([currency, some]) => {
       const amounts = some.map(({ amount }) => Number(amount)).filter(Number.isFinite)
       const sum = amounts.reduce((total, amount) => total + amount, 0)
