@@ -66,7 +66,7 @@ export function createConsent({
         title: `Connect Dealbell to ${provider}`,
         notice: `This is not ${provider}. It plays ${provider} on this machine, so that Dealbell can be tried without an account.`,
         children: html`
-          <p>Dealbell would like to connect to the account <strong>${account}</strong> and to:</p>
+          <p>Dealbell would like to connect to the account <strong><bdi>${account}</bdi></strong> and to:</p>
           <ul>${wishes.map((wish) => html`<li>${wish}</li>`)}</ul>
           <form method="post">
             ${Object.entries(request).map(

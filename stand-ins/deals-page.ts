@@ -5,7 +5,7 @@ import { notFromAnotherSite } from '../server/http/origin.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
 import { chatIds, registry } from '../server/providers/registry.ts'
 import { formatAmount } from '../server/relay/decide/amount.ts'
-import { cut } from '../server/relay/write/text.ts'
+import { cut } from '../server/relay/foreign-text.ts'
 import { formFields, type Site, standInPage } from './page.ts'
 
 const maxNameLength = 200
@@ -90,7 +90,7 @@ export function createDealsPage<Deal extends ShownDeal>({
             <details>
               <summary>New deal</summary>
               <form method="post" action="${list}">
-                <label>Name <input name="name" required maxlength="${maxNameLength}"></label>
+                <label>Name <input name="name" dir="auto" required maxlength="${maxNameLength}"></label>
                 <label>Amount in ${currency} ${amountInput('')}</label>
                 <label>Stage ${stageSelect(pipelines[0]?.stages[0]?.id ?? '')}</label>
                 ${fieldsOfNew}
@@ -126,7 +126,7 @@ export function createDealsPage<Deal extends ShownDeal>({
     return html`
     <li id="deal-${id}">
       <form method="post" action="${address}" class="row">
-        <h2>${name}</h2>
+        <h2><bdi>${name}</bdi></h2>
         <span class="muted">${formatAmount(amount, currency)}</span>
         ${stageSelect(deal.stage, `Stage of ${name}`)}
         <button name="change" value="stage" aria-label="Move ${name}">Move</button>
@@ -155,7 +155,7 @@ export function createDealsPage<Deal extends ShownDeal>({
       ({ label, stages }) =>
         html`<optgroup label="${label}">${stages.map(
           ({ id, label }) =>
-            html`<option value="${id}" ${id === current ? 'selected' : ''}>${label}</option>`,
+            html`<option value="${id}" dir="auto" ${id === current ? 'selected' : ''}>${label}</option>`,
         )}</optgroup>`,
     )}</select>`
   }

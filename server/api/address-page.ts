@@ -67,7 +67,7 @@ export function addressPage({
           asksForName &&
           html`<div class="field">
             <label for="channel">Name of the channel <span class="muted">(optional)</span></label>
-            <input id="channel" name="channel" value="${channel}" maxlength="80" autocomplete="off" aria-describedby="name-note">
+            <input id="channel" name="channel" value="${channel}" dir="auto" maxlength="80" autocomplete="off" aria-describedby="name-note">
             <p id="name-note" class="muted">${name} does not tell it. Dealbell shows it beside your messages.</p>
           </div>`
         }

@@ -34,7 +34,7 @@ export function AccountMenu() {
             popoverTarget={menuId}
             className="-mr-2 flex min-h-9 max-w-full cursor-pointer items-center gap-1.5 rounded-lg border border-transparent px-2 text-sm font-semibold text-muted hover:text-ink has-[+:popover-open]:bg-canvas has-[+:popover-open]:text-ink pointer-coarse:min-h-11"
           >
-            <span className="truncate">{account ?? 'Account'}</span>
+            <bdi className="truncate">{account ?? 'Account'}</bdi>
             <span aria-hidden>▾</span>
           </button>
           {/* The browser shows the menu above everything. So its place is one on the page: below the header's first
@@ -51,7 +51,10 @@ export function AccountMenu() {
             }}
           >
             {account !== undefined && (
-              <p className="px-3 py-2 text-muted wrap-anywhere">{`${config.crm.name}: ${account}`}</p>
+              <p className="px-3 py-2 text-muted wrap-anywhere">
+                <span>{`${config.crm.name}: `}</span>
+                <bdi>{account}</bdi>
+              </p>
             )}
             <Button
               kind="item"

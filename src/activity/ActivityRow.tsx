@@ -6,6 +6,7 @@ import { useConnectFirst } from '../api/summary.ts'
 import { Button } from '../ui/Button.tsx'
 import { clockTime } from '../ui/dates.ts'
 import { passToBox } from '../ui/focus.ts'
+import { Fact, SentTo } from '../ui/foreign-names.tsx'
 import { Clock, Dash, GreenCheck, RedCross } from '../ui/icons.tsx'
 import { ended } from '../ui/words.ts'
 import { nameOf, ruleInWords, sentenceOf } from './activity-words.ts'
@@ -16,15 +17,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
   const name = nameOf(item)
   // From then on, a screen reader announces what becomes of the message.
   const [isSentAgain, setSentAgain] = useState(false)
-  const isTold = state === 'sent' && channel !== null
-  const facts = [
-    rule && ruleInWords(rule),
-    isTold ? null : channel,
-    tries > 1 && `tried ${tries} times`,
-  ]
-    .filter(Boolean)
-    .map((fact) => ` · ${fact}`)
-    .join('')
+  const isSent = state === 'sent'
 
   return (
     // It takes the focus when the button 'Send again' disappears.
@@ -41,10 +34,10 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
               rel="noopener noreferrer"
               className="-my-1 inline-block rounded-sm py-1 font-semibold underline decoration-edge underline-offset-3 hover:text-accent hover:decoration-current pointer-coarse:-my-3 pointer-coarse:py-3"
             >
-              {name}
+              <bdi>{name}</bdi>
             </a>
           ) : (
-            <span className="font-semibold">{name}</span>
+            <bdi className="font-semibold">{name}</bdi>
           )}
           <Change from={from} to={to} />
         </p>
@@ -53,9 +46,14 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
         </time>
         <div className={state === 'failed' ? 'max-sm:col-span-2' : 'col-span-2'}>
           <p role={isSentAgain ? 'status' : undefined} className={`inline ${stateStyles[state]}`}>
-            {sentenceOf(item)}
+            {isSent && <SentTo channel={channel} />}
+            <span>{sentenceOf(item)}</span>
           </p>
-          <p className="inline text-muted">{facts}</p>
+          <p className="inline text-muted">
+            <Fact>{rule && ruleInWords(rule)}</Fact>
+            <Fact>{!isSent && channel}</Fact>
+            <Fact>{tries > 1 && `tried ${tries} times`}</Fact>
+          </p>
         </div>
         {state === 'failed' && <SendAgain item={item} onSend={() => setSentAgain(true)} />}
       </div>
@@ -99,12 +97,15 @@ function Change({ from, to }: { from: string | null; to: string | null }) {
   if (to === null) return null
   return (
     <span>
-      <span>{` ${from ?? ''} `}</span>
+      <span> </span>
+      <bdi>{from}</bdi>
+      <span> </span>
       {/* Screen readers read 'to', not 'right arrow'. */}
       <span role="img" aria-label="to" className="text-muted">
         →
       </span>
-      <span>{` ${to}`}</span>
+      <span> </span>
+      <bdi>{to}</bdi>
     </span>
   )
 }

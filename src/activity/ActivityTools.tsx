@@ -117,6 +117,7 @@ export function SearchAndRule() {
     <div className="flex min-w-0 gap-2 max-sm:w-full sm:ml-auto">
       <input
         type="search"
+        dir="auto"
         aria-label="Search by deal name"
         placeholder="Search deals"
         // The longest text that a backend takes.

@@ -10,11 +10,11 @@ export function nameOf({ deal }: ActivityItem): string {
   return deal.name ?? (deal.id ? `Deal ${deal.id}` : 'Deal (name unknown)')
 }
 
-/** What became of a message, in words. */
-export function sentenceOf({ state, channel, reason: why, nextTryAt }: ActivityItem): string {
+/** What became of a message, in words; of a sent one, what follows 'Sent to #sales'. */
+export function sentenceOf({ state, reason: why, nextTryAt }: ActivityItem): string {
   switch (state) {
     case 'sent':
-      return `${channel ? `Sent to ${channel}` : 'Sent'}${why ? `. ${ended(why)}` : ''}`
+      return why ? `. ${ended(why)}` : ''
     case 'waiting': {
       const waiting = why ? `Waiting: ${ended(why)}` : 'Waiting to be sent'
       if (nextTryAt === null) return waiting

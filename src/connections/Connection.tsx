@@ -9,6 +9,7 @@ import { Badge } from '../ui/Badge.tsx'
 import { Below } from '../ui/Below.tsx'
 import { Button } from '../ui/Button.tsx'
 import { dateInWords, isTime } from '../ui/dates.ts'
+import { Fact } from '../ui/foreign-names.tsx'
 import { GreenCheck, RedCross } from '../ui/icons.tsx'
 import { BrokenConnection } from './BrokenConnection.tsx'
 import { UnsentMessages } from './UnsentMessages.tsx'
@@ -31,7 +32,6 @@ export function Connection({
   const isConnected = status.data?.connected === true
   const { account, channel, channelAsOf, late, reason, since } = status.data ?? {}
   const asOf = channel && isTime(channelAsOf) ? ` (as of ${dateInWords(channelAsOf)})` : ''
-  const names = [account, channel].filter(Boolean).join(' · ') + asOf
   const isBusy = isConnected && disconnect.isPending
   const hasActivity = useHasFeature('activity')
   // The words of a backend of §7 stay as they are.
@@ -59,10 +59,11 @@ export function Connection({
             ) : (
               <span>{isConnected ? 'Connected' : 'Not connected'}</span>
             )}
-            {isConnected && names && (
+            {isConnected && (account || channel) && (
               <span className="names">
-                <span> · </span>
-                <span>{names}</span>
+                <Fact>{account}</Fact>
+                <Fact>{channel}</Fact>
+                {asOf && <span>{asOf}</span>}
               </span>
             )}
           </p>

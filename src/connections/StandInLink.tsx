@@ -14,7 +14,11 @@ export function StandInLink({ provider }: { provider: Provider }) {
       rel="noopener"
       className="text-link inline-flex min-h-9 items-center pointer-coarse:min-h-11"
     >
-      {`Open ${provider.id === config.crm.id ? 'its deals' : (channel ?? provider.name)}`}
+      {/* One item of the flex box, which would drop the space at the end of another. */}
+      <span>
+        <span>{'Open '}</span>
+        <bdi>{provider.id === config.crm.id ? 'its deals' : (channel ?? provider.name)}</bdi>
+      </span>
     </a>
   )
 }

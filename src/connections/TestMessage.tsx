@@ -1,3 +1,4 @@
+import type { ReactNode } from 'react'
 import { useIsConnected } from '../api/connections.ts'
 import type { ApiError } from '../api/errors.ts'
 import { useHasFeature } from '../api/health.ts'
@@ -7,6 +8,7 @@ import { config } from '../config.ts'
 import { Button } from '../ui/Button.tsx'
 import { clockTime } from '../ui/dates.ts'
 import { passFocus } from '../ui/focus.ts'
+import { SentTo } from '../ui/foreign-names.tsx'
 import { ended } from '../ui/words.ts'
 
 // A refusal may break the connection, and then this part disappears.
@@ -40,10 +42,14 @@ function resultOf({
   channel,
   reason,
   nextTryAt,
-}: NonNullable<ReturnType<typeof useSendTest>['data']>): string {
+}: NonNullable<ReturnType<typeof useSendTest>['data']>): ReactNode {
   if (state === 'sent') {
-    const sent = channel === null ? 'Sent.' : `Sent to ${channel}.`
-    return reason === null ? sent : `${sent} ${ended(reason)}`
+    return (
+      <>
+        <SentTo channel={channel} />
+        <span>{reason === null ? '.' : `. ${ended(reason)}`}</span>
+      </>
+    )
   }
   const parts = [reason, nextTryAt !== null && `next try at ${clockTime(nextTryAt)}`].filter(
     Boolean,

@@ -93,6 +93,6 @@ function dealSelect(field: string, label: string, deals: StandInDeals) {
   return html`<label>${label}
     <select name="${field}">${deals
       .all()
-      .map(({ id, name }) => html`<option value="${id}">${name}</option>`)}</select>
+      .map(({ id, name }) => html`<option value="${id}" dir="auto">${name}</option>`)}</select>
   </label>`
 }

@@ -45,7 +45,7 @@ export function createPipedrivePages(
       })),
     underRow: ({ id, name, data: { status, owner_id } }) => html`
       <form method="post" action="${list}/${id}" class="state">
-        <span class="muted">${statuses[status]} · ${nameOf(owner_id)}</span>
+        <span class="muted">${statuses[status]} · <bdi>${nameOf(owner_id)}</bdi></span>
         ${
           status === 'open'
             ? html`${changeButton('won', 'Won', name)} ${changeButton('lost', 'Lost', name)}`

@@ -56,7 +56,7 @@ const row = async (name: string) => {
 }
 const texts = (elements: Iterable<Element>) => Array.from(elements, (each) => each.textContent)
 // By text, because roles take seconds in a long list.
-const names = () => texts(screen.getAllByText(/^Deal /, { selector: 'a' }))
+const names = () => texts(screen.getAllByText(/^Deal /, { selector: 'a bdi' }))
 
 /** Presses a button of a page whose clock stands. */
 async function press(text: string, selector = '*') {
@@ -125,7 +125,7 @@ describe('the list', () => {
       rows.map(([state, reason, nextTryAt], n) => item(`${n}`, { state, reason, nextTryAt })),
     )
     for (const [n, [, , , sentence]] of rows.entries()) {
-      expect(within(rowNow(`Deal ${n}`)).getByText(sentence)).toBeVisible()
+      expect(texts(within(rowNow(`Deal ${n}`)).getAllByRole('paragraph'))).toContain(sentence)
     }
   })
 
@@ -153,8 +153,8 @@ describe('the list', () => {
     const at = '2026-01-01T10:00:00+05'
     const addresses = [text, 'javascript:pwned()', 'data:text/html,x', '//evil.example', '']
     open(addresses.map((url) => item(url, { ...said, at, deal: { name: text, url } })))
-    // The name of each deal, and its stages.
-    expect(await screen.findAllByText(text)).toHaveLength(3 * addresses.length)
+    // The name of each deal, its stages and its channel.
+    expect(await screen.findAllByText(text)).toHaveLength(4 * addresses.length)
     expect(screen.getByRole('heading', { level: 3 })).toHaveTextContent('Unknown day')
     expect(screen.getByRole('region', { name: 'Messages' }).querySelector('img, ol a')).toBeNull()
   })
@@ -388,7 +388,7 @@ describe('a refresh', () => {
     for (let refresh = 0; refresh < 2; refresh += 1) await pass(5000)
     const asked = listCalls().filter((call) => call.includes('ids='))
     expect(asked.map((call) => call.split('%2C').length)).toEqual([100, 30])
-    expect(screen.getAllByText('Sent to #sales-floor')).toHaveLength(130)
+    expect(screen.getAllByText('#sales-floor')).toHaveLength(130)
   })
 })
 
@@ -474,7 +474,7 @@ describe('Send again', () => {
     fireEvent.click(button)
     await settle()
     expect(calls('POST')).toEqual(['POST /api/notifications/activity/2/retry'])
-    const state = within(rowNow('Deal 2')).getByText('Waiting to be sent')
+    const state = within(rowNow('Deal 2')).getByText('Waiting to be sent').parentElement
     // So a screen reader announces what comes next.
     expect(state).toHaveAttribute('role', 'status')
     answer()

@@ -20,7 +20,8 @@ test.each([
 ])('a channel whose name is known as of %s is shown as %s', async (channelAsOf, words) => {
   openApp()
   answerStatus('slack', { connected: true, account: 'Acme', channel: '#deals', channelAsOf })
-  expect((await row('Slack')).getByText(`Acme · ${words}`)).toBeVisible()
+  const { textContent } = (await row('Slack')).getByRole('status')
+  expect(textContent).toBe(`SlackConnected · Acme · ${words}`)
 })
 
 test('a connection of which messages may be late says so to everybody, but only while it is connected', async () => {

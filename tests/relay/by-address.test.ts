@@ -82,7 +82,7 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
   }
 
   test('takes the longest messages', () => {
-    const nasty = '<!channel>&💥'.repeat(100)
+    const nasty = '<!channel>&💥ש'.repeat(100)
     const entries = Array.from({ length: 30 }, (__, n): MessageEntry => {
       const to = { ...stages.next, label: `${n} ${nasty}` }
       const change: Change = stageMove({ ...stages.open, label: nasty }, to)

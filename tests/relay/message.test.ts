@@ -140,6 +140,20 @@ test('text from the CRM cannot change the direction of what follows', () => {
   }
 })
 
+test('only text from right to left stands in an isolation, which it cannot leave', () => {
+  const hebrew = 'הצעה'
+  for (const { text, blocks } of messagesWith(`\u2069\u202E${hebrew}\u2067`)) {
+    const all = [text, ...shownIn(blocks)].join('\n')
+    // The mark is for chats that look for the first letter inside it, too.
+    expect(all).toContain(`\u200E\u2068${hebrew}\u2069`)
+    expect(all.replaceAll(/\u200E\u2068[^\n\u2066-\u2069]*\u2069/g, '')).not.toMatch(
+      /\p{Bidi_Control}|\p{Script=Hebrew}/u,
+    )
+  }
+  // The page isolates with elements.
+  expect(shownOfEntry(entryWith(hebrew))).toMatchObject({ dealName: hebrew, to: hebrew })
+})
+
 test.each(invisibleTexts)('a text of which nobody sees anything is not shown: %j', (text) => {
   for (const { blocks } of messagesWith(text)) {
     const lines = shownIn(blocks).join('\n').replaceAll('*', '')
@@ -194,8 +208,12 @@ describe('a digest', () => {
       entry(2, stageMove(next, won), { amount: '10', currency: 'usd' }),
       entry(3, stageMove(next, won), { amount: '20', currency: 'USD' }),
       entry(4, stageMove(next, won), { amount: 'a lot' }),
+      entry(5, stageMove(next, won), { amount: '0.1', currency: 'usdt' }),
+      entry(6, stageMove(next, won), { amount: '0.2', currency: 'USDT' }),
+      entry(7, stageMove(next, won), { amount: '1', currency: null }),
+      entry(8, stageMove(next, won), { amount: '2', currency: '' }),
     ]
-    expect(digest(twice).text).toBe('4 deals moved · 4 won, €1.50, $30')
+    expect(digest(twice).text).toBe('8 deals moved · 8 won, €1.50, $30, 0.3 USDT, 3')
   })
 
   test('groups the deals by what happened, in the order of the events', () => {
@@ -248,11 +266,42 @@ describe('a digest', () => {
 
 test.each([
   ['1200', 'USD', '$1,200'],
+  ['12.5', 'usd', '$12.50'],
+  ['1234567.891', 'EUR', '€1,234,567.89'],
+  ['-1200', 'EUR', '-€1,200'],
   ['1200', 'JPY', '¥1,200'],
+  ['12.5', 'DEM', 'DEM\u00A012.50'],
+  // The usual decimals would show 0.
+  ['0.004', 'USD', '$0.004'],
+  ['-0.004', 'USD', '-$0.004'],
+  ['0.4', 'JPY', '¥0.4'],
+  ['0.00', 'USD', '$0'],
+  ['-0', 'USD', '$0'],
+  // Nobody knows how many decimals are usual.
+  ['0.004', 'BTC', 'BTC\u00A00.004'],
+  ['1.23456789', 'btc', 'BTC\u00A01.23456789'],
   ['1200.5', null, '1,200.5'],
-  ['1200', 'dollars', '1,200'],
+  ['0.0004', '', '0.0004'],
+  // A code that is none is a text of others.
+  ['1500', 'USDT', '1,500 USDT'],
+  ['1500', 'US', '1,500 US'],
+  ['1200', ' doll\u202Ears\n', '1,200 DOLLARS'],
+  ['1200', '\u200B', '1,200'],
+  ['1200', 'x'.repeat(500), `1,200 ${'X'.repeat(19)}…`],
+  ['1200', 'ש״ח', '1,200 \u200E\u2068ש״ח\u2069'],
+  // No amount fills lines with digits.
+  ['0.000000001', 'BTC', 'BTC\u00A00.000000001'],
+  ['1e-9', null, '0.000000001'],
+  [`0.${'3'.repeat(500)}`, 'BTC', `BTC\u00A00.${'3'.repeat(15)}`],
+  ['1e15', 'USD', '$1,000,000,000,000,000'],
+  ['1e21', 'USD', '$1E21'],
+  ['-1e300', 'USDT', '-1E300 USDT'],
+  ['1e-300', 'USD', '$1E-300'],
   [null, 'USD', undefined],
+  [' ', 'USD', undefined],
   ['a lot', 'USD', undefined],
-] as const)('amount %s in %s is %s', (amount, currency, text) => {
+  ['NaN', 'USD', undefined],
+  ['1e400', 'USD', undefined],
+] as const)('amount %j in %j is %j', (amount, currency, text) => {
   expect(formatAmount(amount, currency)).toBe(text)
 })

@@ -3,6 +3,7 @@
 
 import type { ChatMessage } from '../../providers/chat-message.ts'
 import { formatAmount } from '../decide/amount.ts'
+import { inSentence } from '../foreign-text.ts'
 import type { DealInMessage, MessageEntry } from './message.ts'
 import {
   bold,
@@ -10,7 +11,6 @@ import {
   lateFact,
   longestLabel,
   nameOf,
-  oneLine,
   type Piece,
   paragraph,
   wordingOf,
@@ -59,7 +59,7 @@ function digestWith(entries: readonly MessageEntry[], lengths: Lengths): ChatMes
       ...Array.from(groups, ([title, group]) =>
         paragraph([
           `${group[0]?.headline.sign ?? ''} `,
-          bold(oneLine(title, lengths.label * 2)),
+          bold(inSentence(title, lengths.label * 2)),
           ...group.flatMap((entry) => digestLine(entry, lengths)),
         ]),
       ),
@@ -80,13 +80,13 @@ function totalsOf(entries: readonly MessageEntry[]): string {
       const deals = [...new Map(some.map(({ deal }) => [deal.url, deal])).values()]
       const noun = at > 0 ? '' : deals.length === 1 ? ' deal' : ' deals'
       const amounts = what === 'won' ? sums(deals) : []
-      return [`${deals.length}${noun} ${oneLine(what, longestLabel)}`, ...amounts].join(', ')
+      return [`${deals.length}${noun} ${inSentence(what, longestLabel)}`, ...amounts].join(', ')
     })
     .join(' · ')
 }
 
 function sums(deals: readonly DealInMessage[]): string[] {
-  return [...Map.groupBy(deals, ({ currency }) => currency?.toUpperCase() ?? null)].flatMap(
+  return [...Map.groupBy(deals, ({ currency }) => (currency ?? '').toUpperCase())].flatMap(
     ([currency, some]) => {
       const amounts = some.map(({ amount }) => Number(amount)).filter(Number.isFinite)
       const sum = amounts.reduce((total, amount) => total + amount, 0)
@@ -97,8 +97,8 @@ function sums(deals: readonly DealInMessage[]): string[] {
 
 function digestLine({ deal, headline, late }: MessageEntry, lengths: Lengths): Piece[] {
   const name = nameOf(deal, lengths.name)
-  const from = oneLine(headline.from ?? '', lengths.label)
-  const to = oneLine(headline.to, lengths.label)
+  const from = inSentence(headline.from ?? '', lengths.label)
+  const to = inSentence(headline.to, lengths.label)
   const amount = formatAmount(deal.amount, deal.currency)
   const facts = joinFacts([
     // Not bold: that would need more room than the text.

@@ -6,6 +6,7 @@ import type { AvailableRuleId } from '../../../contract/rules.ts'
 import type { ChatMessage } from '../../providers/chat-message.ts'
 import { formatAmount } from '../decide/amount.ts'
 import type { Change, Headline } from '../decide/rules.ts'
+import { inSentence } from '../foreign-text.ts'
 import {
   bold,
   closeDateFact,
@@ -14,7 +15,6 @@ import {
   longestLabel,
   longestName,
   nameOf,
-  oneLine,
   type Piece,
   paragraph,
   wordingOf,
@@ -73,7 +73,7 @@ export function plainTextOf({
   headline: Headline
 }): string {
   const name = nameOf(deal, longestName)
-  const happened = oneLine(headline.happened, longestHappened)
+  const happened = inSentence(headline.happened, longestHappened)
   const amount = formatAmount(deal.amount, deal.currency)
   return `${headline.sign} ${name} ${happened}${amount === undefined ? '' : ` (${amount})`}`
 }
@@ -81,9 +81,9 @@ export function plainTextOf({
 export function messageFor({ deal, headline, ...entry }: MessageEntry): ChatMessage {
   const { ruleId, pipeline, late } = entry
   const name = nameOf(deal, longestName)
-  const to = bold(oneLine(headline.to, longestLabel))
-  const from = oneLine(headline.from ?? '', longestLabel)
-  const happened = oneLine(headline.happened, longestHappened)
+  const to = bold(inSentence(headline.to, longestLabel))
+  const from = inSentence(headline.from ?? '', longestLabel)
+  const happened = inSentence(headline.happened, longestHappened)
   const amount = formatAmount(deal.amount, deal.currency)
   const facts = joinFacts([
     from === '' ? [to] : [`${from} → `, to],
@@ -93,7 +93,7 @@ export function messageFor({ deal, headline, ...entry }: MessageEntry): ChatMess
     headline.remark,
     late && lateFact(late),
   ])
-  const pipelineName = oneLine(pipeline ?? '', longestLabel)
+  const pipelineName = inSentence(pipeline ?? '', longestLabel)
   const more = joinFacts([
     pipelineName && `Pipeline: ${pipelineName}`,
     deal.closeDate && closeDateFact(deal.closeDate),
@@ -122,7 +122,7 @@ const inOneText = (text: string): ChatMessage => ({ text, paragraphs: [], footer
 
 function ownerFact({ ownerName, ownerInChat }: DealInMessage): Piece[] | string | null {
   if (ownerInChat !== undefined) return ['Owner: ', { type: 'member', id: ownerInChat }]
-  const name = oneLine(ownerName ?? '', longestLabel)
+  const name = inSentence(ownerName ?? '', longestLabel)
   return name && `Owner: ${name}`
 }
 

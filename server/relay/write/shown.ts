@@ -1,7 +1,8 @@
 import type { Change } from '../decide/rules.ts'
+import { oneLine } from '../foreign-text.ts'
 import type { Shown } from '../pick/delivery.ts'
 import type { MessageEntry } from './message.ts'
-import { longestLabel, longestName, oneLine } from './text.ts'
+import { longestLabel, longestName } from './text.ts'
 
 /** What the user's list of messages shows of a change that has a message. */
 export function shownOfEntry({ deal, headline, ruleId }: MessageEntry): Shown {

@@ -1,45 +1,15 @@
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { ruleCatalogue } from '../../../contract/rules.ts'
-import { visible } from '../../../contract/visible.ts'
 import type { Part } from '../../providers/chat-message.ts'
+import { inSentence } from '../foreign-text.ts'
 
-// The parts of a message's text. They make the CRM's text harmless, because anyone in the account can write it.
+// The parts of a message's text.
 
 export const longestName = 150
 export const longestLabel = 80
 
-/**
- * Turns a text into one line of at most `maxLength` characters. It loses its direction marks, which could
- * reverse what follows it. It is empty if a reader would see nothing of it.
- */
-export function oneLine(text: string, maxLength: number): string {
-  const line = text
-    .toWellFormed()
-    .replace(/\p{Bidi_Control}/gu, '')
-    .replace(/[\s\p{Cc}]+/gu, ' ')
-    .trim()
-  return visible.test(line) ? cut(line, maxLength) : ''
-}
-
-const graphemes = new Intl.Segmenter('en', { granularity: 'grapheme' })
-
-/** Cuts a text between what people take for characters: an emoji can have ten, and so can a letter with accents. */
-export function cut(text: string, maxLength: number): string {
-  const codePoints = Array.from(text)
-  if (codePoints.length <= maxLength) return text
-  let kept = ''
-  let room = maxLength - 1
-  for (const { segment } of graphemes.segment(text)) {
-    room -= Array.from(segment).length
-    if (room < 0) break
-    kept += segment
-  }
-  // One letter may have thousands of accents. It loses them.
-  return `${kept || codePoints[0]}…`
-}
-
 export function nameOf({ name }: { name: string | null }, maxLength: number): string {
-  return oneLine(name ?? '', maxLength) || 'Unnamed deal'
+  return inSentence(name ?? '', maxLength) || 'Unnamed deal'
 }
 
 /** A string is text that is not bold. */
