@@ -39,7 +39,7 @@ export function createSend({
   isStopping,
   turns,
   ends: { end, endSaid, putOff },
-  failures: { retry, refused },
+  failures: { retry, refused, clarify },
 }: RelayParts & {
   turns: Pick<ReturnType<typeof createTurns>, 'take'>
   ends: Ends
@@ -105,9 +105,11 @@ export function createSend({
 
   async function afterAnswer(
     answer: PostOutcome,
-    { group, message, ruleIds }: Parcel,
-    { crm, chat }: OpenRoute,
+    parcel: Parcel,
+    route: OpenRoute,
   ): Promise<NextStep> {
+    const { group, message, ruleIds } = parcel
+    const { crm, chat } = route
     const [first] = group
     switch (answer.kind) {
       case 'posted': {
@@ -127,6 +129,8 @@ export function createSend({
       }
       case 'failed':
         return await retry(group, chat, answer.reason, answer)
+      case 'unclear':
+        return await afterAnswer(await clarify(chat, answer.reason), parcel, route)
       case 'refused': {
         const { reason, connectionBroken, at } = answer
         if (connectionBroken) return await refused(group, chat, reason)
