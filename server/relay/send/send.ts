@@ -20,7 +20,7 @@ import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
 import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
-import { recordSent } from './record.ts'
+import { endWaits, recordSent } from './record.ts'
 
 export interface Parcel {
   group: Group
@@ -118,6 +118,7 @@ export function createSend({
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         await recordAcceptance(database, [crm, chat])
         if (sameEvent) await endSaid(group)
+        if (first.passes.length > 0) await endWaits(database, first.passes)
         return more ? goOn : done
       }
       case 'wait': {
