@@ -40,8 +40,6 @@ interface KnownByAddress extends KnownChat {
   address: (channel: string) => string
   /** The answer with which it refuses a webhook by mistake. */
   mistake: { status: number; body: object }
-  /** The body of an error with a code that nobody knows. */
-  unknown: object
 }
 
 const slow: AccountPace = { perSecond: 0.5, burst: 1 }
@@ -60,7 +58,6 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     address: (channel) =>
       `/powerautomate/automations/direct/workflows/${channel}aaaa/triggers/manual/paths/invoke?sig=${channel}`,
     mistake: { status: 401, body: { error: { code: 'DirectApiAuthorizationRequired' } } },
-    unknown: { error: { code: 'Unheard' } },
   },
   'google-chat': {
     apartMs: 2 * second,
@@ -71,7 +68,6 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     standIn: standInGoogleChat,
     address: (channel) => `/v1/spaces/${channel}/messages?key=key&token=token`,
     mistake: { status: 403, body: { error: { status: 'PERMISSION_DENIED' } } },
-    unknown: { error: { status: 'UNHEARD' } },
   },
   discord: {
     apartMs: 2 * second,
@@ -83,7 +79,6 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     address: (channel) =>
       `/api/webhooks/${channel.replace(/\D/g, '').padStart(17, '1')}/${channel.padEnd(20, '-')}`,
     mistake: { status: 401, body: { code: 50_027, message: 'Invalid Webhook Token' } },
-    unknown: { code: 240_000, message: 'Unheard' },
   },
   mattermost: {
     apartMs: second,
@@ -94,7 +89,6 @@ const byAddress: Record<AddressId, KnownByAddress> = {
     standIn: standInMattermost,
     address: (channel) => `/hooks/${channel.toLowerCase().padEnd(26, 'a')}`,
     mistake: { status: 403, body: { id: 'web.incoming_webhook.permissions.app_error' } },
-    unknown: { id: 'unheard.app_error' },
   },
 }
 
@@ -166,7 +160,7 @@ export function mistakeAt(id: AddressId): Response {
 
 /** An error with a code that nobody knows. Slack says with 200 that it refuses a call. */
 export function unknownAt(id: AddressId | undefined, status: number): Response {
-  if (id !== undefined) return answer(status, byAddress[id].unknown)
+  if (id !== undefined) return answer(status, byAddress[id].standIn.unknown)
   return answer(status < 500 ? 200 : status, { ok: false, error: 'unheard' })
 }
 
