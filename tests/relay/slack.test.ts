@@ -104,12 +104,10 @@ const outcomes: Array<[what: string, reasons: string, outcome: { kind: string }]
     refused(true),
   ],
   ['must connect again', 'token_revoked channel_not_found is_archived no_service', refused(true)],
-  ['loses this message', 'draft_not_found invalid_blocks msg_too_long no_text', refused(false)],
-  ['loses this message', 'slack_connect_file_link_sharing_blocked', refused(false)],
   ['waits half a minute', 'rate_limited ratelimited', waits(30_000)],
   ['waits ten minutes', 'org_login_required team_added_to_org', waits(600_000)],
   ['waits an hour', 'message_limit_exceeded', waits(longestWaitMs)],
-  ['loses this message', 'a_new_error', refused(false)],
+  ['loses this message if the access works', 'a_new_error invalid_blocks', { kind: 'unclear' }],
   [
     'is tried again',
     'fatal_error internal_error request_timeout service_unavailable',
@@ -142,7 +140,7 @@ describe('the id of a message', () => {
 
   test('is another one if Slack finds no message with it: always the same two', async () => {
     const error = 'duplicate_message_not_found'
-    const refused = { kind: 'refused', reason: error, connectionBroken: false }
+    const refused = { kind: 'unclear', reason: error }
     server.answers['chat.postMessage'] = [refusal(error), accepted, refusal(error)]
     expect(await post()).toEqual({ kind: 'posted' })
     expect(await post()).toEqual(refused)

@@ -141,13 +141,6 @@ export const breaks: readonly Break[] = [
     to: 'cardinality(passes) = 0',
   },
   {
-    name: 'alone: an unknown refusal is tried again',
-    file: 'server/providers/calls.ts',
-    from: 'const isOfServer = status < 400 ||',
-    to: 'const isOfServer = status > 0 ||',
-    chat: 'discord',
-  },
-  {
     name: 'claim: it ignores the claims of others',
     file: `${relay}/pick/delivery.ts`,
     from: 'export const isClaimed = sql`(sending_until',

@@ -60,7 +60,7 @@ export function createSlackPost(
         )
       let byBot = await tryBot(id)
       // Slack knows the id, but no message of it. With another id, it posts the message.
-      if (byBot.kind === 'refused' && unknownId.has(byBot.reason)) {
+      if (byBot.kind === 'unclear' && unknownId.has(byBot.reason)) {
         byBot = await tryBot(uuidOf(id))
       }
       const isNoMember = byBot.kind === 'refused' && needsMembership.has(byBot.reason)
@@ -102,12 +102,12 @@ async function postAsBot(
   } catch (error) {
     if (error instanceof WebAPIPlatformError) {
       // The client also throws this error if an answer is not of Slack's form. It may then have no code.
-      const outcome = outcomeOfError(error.data.error, (reason) =>
+      // A new code may also be about the access, or mean that nothing works for a time.
+      return outcomeOfError(error.data.error, (reason) =>
         reason === undefined
           ? { kind: 'failed', reason: 'nonsense' }
-          : { kind: 'refused', reason, connectionBroken: false },
+          : { kind: 'unclear', reason, at: placesIn(error.data) },
       )
-      return outcome.kind === 'refused' ? { ...outcome, at: placesIn(error.data) } : outcome
     }
     if (error instanceof WebAPIRateLimitedError) {
       return { kind: 'wait', ms: error.retryAfter * 1000 }

@@ -154,9 +154,12 @@ export function createFailures({
    * Finds out whether a chat refuses a message or the connection. If nobody says it, another try may help: a message
    * waits for it alone, and neither is lost by mistake.
    */
-  async function clarify(chat: Connection, reason: string): Promise<PostOutcome> {
+  async function clarify(
+    chat: Connection,
+    { reason, at }: PostOutcome & { kind: 'unclear' },
+  ): Promise<PostOutcome> {
     const said = await ask(chat)
-    if (said.kind === 'works') return { kind: 'refused', reason, connectionBroken: false }
+    if (said.kind === 'works') return { kind: 'refused', reason, connectionBroken: false, at }
     const { reason: why } = said.kind === 'refused' ? said : {}
     return why !== undefined && Object.hasOwn(providers[chat.provider].brokenReasons, why)
       ? { kind: 'refused', reason: why, connectionBroken: true }

@@ -131,7 +131,7 @@ export function createSend({
       case 'failed':
         return await retry(group, chat, answer.reason, answer)
       case 'unclear':
-        return await afterAnswer(await clarify(chat, answer.reason), parcel, route)
+        return await afterAnswer(await clarify(chat, answer), parcel, route)
       case 'refused': {
         const { reason, connectionBroken, at } = answer
         if (connectionBroken) return await refused(group, chat, reason)
