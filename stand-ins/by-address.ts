@@ -3,7 +3,7 @@ import { html } from 'hono/html'
 import type { Html } from '../server/http/html-page.ts'
 import { notFromAnotherSite } from '../server/http/origin.ts'
 import { registry } from '../server/providers/registry.ts'
-import { channelPage, shownMessage } from './channel-page.ts'
+import { channelPage, refusedStatus, shownMessage } from './channel-page.ts'
 import { formFields, type Site } from './page.ts'
 
 /** A call that posts a message. */
@@ -23,6 +23,8 @@ export interface StandInChat {
   accepted: { status: number; body: object | string }
   /** The answer after somebody has deleted the webhook. */
   deleted: { status: number; error: object | string }
+  /** The body of an error with a code that nobody knows (`refusedStatus`). */
+  unknown: object | string
   /** The answer to GET, by which Dealbell may look at the webhook. */
   about?: object
 }
@@ -74,6 +76,8 @@ export function createStandInByAddress(site: Site, chat: StandInChat): Hono {
     )
     .on('POST', webhooks, async (c) => {
       if (isDeleted) return answer(c, chat.deleted.status, chat.deleted.error)
+      const refused = refusedStatus(await c.req.text())
+      if (refused !== undefined) return answer(c, refused, chat.unknown)
       const body: unknown = await c.req.json().catch(() => undefined)
       const read = chat.read({ query: c.req.query(), body })
       if ('error' in read) return answer(c, read.status, read.error)

@@ -57,3 +57,12 @@ export function shownMessage(at: Date, shown: Html): Html {
 export function shownTime(at: Date, withoutScript: string, shows: 'time' | 'date' = 'time') {
   return html`<time datetime="${at.toISOString()}" data-shows="${shows}">${withoutScript}</time>`
 }
+
+/**
+ * The status with which a stand-in answers a message about a deal with a name such as 'Refused 403'. Its code is one that
+ * nobody knows. Undefined: it takes the message.
+ */
+export function refusedStatus(said: string): number | undefined {
+  const [, status] = /\bRefused ([45]\d\d)\b/.exec(said) ?? []
+  return status === undefined ? undefined : Number(status)
+}

@@ -80,8 +80,9 @@ export function addressRoutes(id: AddressId, context: Context) {
         const why = outcome.reason === 'unreachable' ? outcome.code : outcome.reason
         return `${name} could not be reached${why ? ` (${why})` : ''}. Try again.`
       }
+      case 'unclear':
       case 'refused':
-        return outcome.connectionBroken
+        return outcome.kind === 'refused' && outcome.connectionBroken
           ? refusalInWords(providers, id, outcome.reason)
           : `${name} did not take a message at this address (${outcome.reason}). Make the webhook again, as the steps say.`
     }

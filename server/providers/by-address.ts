@@ -6,7 +6,9 @@ import {
   askedWaitMs,
   counted,
   countedPost,
+  isPage,
   oneTry,
+  outcomeOfUnknown,
   type Timeouts,
 } from './calls.ts'
 import type { ChatMessage, MessageKey } from './chat-message.ts'
@@ -45,8 +47,6 @@ export interface AddressChat {
   brokenReasons: Readonly<Record<string, string>>
   /** Those after which the address must never be called again. */
   finalReasons?: ReadonlySet<string>
-  /** The failures of one message, of which another form may be taken. */
-  refusesMessage: ReadonlySet<string>
   /** How long to wait after 429, if the chat does not say, in ms. */
   defaultWaitMs: number
   waitMs?(answer: Answer): number | undefined
@@ -121,15 +121,14 @@ export function createByAddress(
       const ms = chat.waitMs?.(answer) ?? askedWaitMs(answer.headers, chat.defaultWaitMs)
       return { kind: 'wait', ms }
     }
+    const isOfProxy = isPage(answer.headers)
     const reason = chat.failure(answer)
-    // No chat answers with a page. A proxy or a captive portal does, also with 200.
-    const isPage = answer.headers.get('Content-Type')?.startsWith('text/html')
-    if (reason === undefined && isPage) return { kind: 'failed', reason: 'nonsense' }
-    if (reason === undefined) return { kind: 'posted' }
-    const connectionBroken = Object.hasOwn(chat.brokenReasons, reason)
-    return connectionBroken || chat.refusesMessage.has(reason)
-      ? { kind: 'refused', reason, connectionBroken }
-      : { kind: 'failed', reason }
+    if (reason === undefined) {
+      return isOfProxy ? { kind: 'failed', reason: 'nonsense' } : { kind: 'posted' }
+    }
+    return Object.hasOwn(chat.brokenReasons, reason) && !isOfProxy
+      ? { kind: 'refused', reason, connectionBroken: true }
+      : outcomeOfUnknown(answer, reason)
   }
 
   async function post(
@@ -165,7 +164,8 @@ export function createByAddress(
     const found = look.read(answer, address)
     if (found !== undefined) return found
     const outcome = outcomeOf(answer)
-    if (outcome.kind === 'refused') throw new ProviderError(id, stage, 'refused', outcome.reason)
+    const isRefused = outcome.kind === 'refused' && outcome.connectionBroken
+    if (isRefused) throw new ProviderError(id, stage, 'refused', outcome.reason)
     const waitMs = outcome.kind === 'wait' ? outcome.ms : undefined
     throw new ProviderError(id, stage, 'unreachable', chat.failure(answer), waitMs)
   }

@@ -115,12 +115,42 @@ export async function counted<Answer>(
   }
 }
 
+/** Whether an answer is a page. No chat answers with one. A proxy or a captive portal does, also with 200. */
+export const isPage = (headers: Headers) =>
+  headers.get('Content-Type')?.startsWith('text/html') === true
+
+/** Answers that ask for another try (RFC 9110, RFC 8470, RFC 6585). */
+const triesAgain = new Set([408, 425, 429])
+
+/**
+ * Decides what an error means that the chat's folder does not know. A new code must neither stop the messages behind it
+ * nor break the connection, so a 4xx is about this message only. Whoever stands between answers with a page, which
+ * refuses nothing. But where it finds the message too large (413), it finds that each time.
+ */
+export function outcomeOfUnknown(
+  { status, headers }: { status: number; headers: Headers },
+  reason: string,
+): PostOutcome {
+  const isOfServer = status < 400 || status >= 500 || triesAgain.has(status)
+  if (isOfServer || (isPage(headers) && status !== 413)) return { kind: 'failed', reason }
+  // The address or the access may be meant.
+  return [401, 403, 404].includes(status)
+    ? { kind: 'unclear', reason }
+    : { kind: 'refused', reason, connectionBroken: false }
+}
+
 /** Counts a post by what became of it. */
 export const countedPost = (provider: ProviderId, post: () => Promise<PostOutcome>) =>
   counted(provider, 'post', post, {
     ofAnswer: ({ kind }) =>
       (
-        ({ posted: 'ok', wait: 'rate_limited', failed: 'unreachable', refused: 'refused' }) as const
+        ({
+          posted: 'ok',
+          wait: 'rate_limited',
+          failed: 'unreachable',
+          refused: 'refused',
+          unclear: 'refused',
+        }) as const
       )[kind],
   })
 

@@ -193,6 +193,8 @@ export type PostOutcome =
    * that the chat complains of.
    */
   | { kind: 'refused'; reason: string; connectionBroken: boolean; at?: string | undefined }
+  /** Refused, but the answer does not say whether the message or the connection. */
+  | { kind: 'unclear'; reason: string; at?: string | undefined }
 
 /** What our page needs of such a chat. */
 export interface ByAddress {

@@ -38,6 +38,7 @@ export const standInDiscord: StandInChat = {
     return { shown }
   },
   accepted: { status: 200, body: { id: '100000000000000003', channel_id: '100000000000000002' } },
+  unknown: { message: 'Unheard', code: 240_000 },
   deleted: error(404, 10015, 'Unknown Webhook'),
   about: {
     id: '100000000000000001',

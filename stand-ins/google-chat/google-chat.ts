@@ -43,6 +43,7 @@ export const standInGoogleChat: StandInChat = {
     status: 200,
     body: { name: 'spaces/sales/messages/1', thread: { name: 'spaces/sales/threads/1' } },
   },
+  unknown: error(400, 'UNHEARD', 'Unheard.').error,
   deleted: error(404, 'NOT_FOUND', 'Requested entity was not found.'),
 }
 

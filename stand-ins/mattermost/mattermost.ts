@@ -26,6 +26,7 @@ export const standInMattermost: StandInChat = {
     }
   },
   accepted: { status: 200, body: 'ok' },
+  unknown: error(400, 'unheard', 'Unheard.').error,
   deleted: error(400, 'invalid', 'Invalid webhook.'),
 }
 

@@ -53,6 +53,7 @@ export const standInTeams: StandInChat = {
     return { shown: html`${content.body.map(shownBlock)}` }
   },
   accepted: { status: 202, body: '' },
+  unknown: error('Unheard', 'Unheard.'),
   deleted: { status: 404, error: error('WorkflowNotFound', 'The workflow could not be found.') },
 }
 

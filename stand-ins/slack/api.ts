@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { type Context, Hono } from 'hono'
 import * as v from 'valibot'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
+import { refusedStatus } from '../channel-page.ts'
 import { formFields } from '../page.ts'
 import { StandInTokens, type TokenPayload } from '../tokens.ts'
 import { type SlackAccount, standInWorkspace } from './account.ts'
@@ -126,6 +127,7 @@ export function createSlackApi({ settings, appUrl, list, codes, channels }: Slac
         if (channels.archived.has(channel.id)) return refuse(c, 'is_archived')
         if (!channel.hasBot) return refuse(c, 'not_in_channel')
         const text = form.text ?? ''
+        if (refusedStatus(text) !== undefined) return refuse(c, 'unheard')
         const blocks = readBlocks(text, form.blocks)
         if (!Array.isArray(blocks)) {
           const { messages } = blocks

@@ -32,7 +32,9 @@ export interface AddressCase {
   /** How many letters a message may have at least. */
   longest: number
   outcomes: [answer: Answer, outcome: PostOutcome][]
-  /** What shares a limit, and what is a channel. */
+  /** An error with a code that is on no list, without its status. */
+  unknown: { answer: Answer; reason: string }
+  /** What shares a limit, and what is a channel, of the right addresses. */
   accounts: [accountId: unknown, channelId: unknown]
   /** The answers to a question without a post: what the chat tells if the webhook is fine, or what the error says. */
   looks?: [answer: Answer, tells: object | undefined, error?: object][]
@@ -48,6 +50,7 @@ const unfit = (reason: string): PostOutcome => ({
   reason,
   connectionBroken: false,
 })
+const unclear = (reason: string): PostOutcome => ({ kind: 'unclear', reason })
 const failed = (reason: string): PostOutcome => ({ kind: 'failed', reason })
 const waits = (ms: number): PostOutcome => ({ kind: 'wait', ms })
 const posted: PostOutcome = { kind: 'posted' }
@@ -125,6 +128,7 @@ export const cases: AddressCase[] = [
     ],
     read: readCard,
     longest: 15_000,
+    unknown: { answer: { body: { error: { code: 'Unheard' } } }, reason: 'Unheard' },
     accounts: [
       expect.stringMatching(/^microsoft-teams:[\da-f]{32}$/),
       expect.stringMatching(/^[\da-f]{32}$/),
@@ -137,6 +141,8 @@ export const cases: AddressCase[] = [
       [teamsError(400, 'TriggerInputSchemaMismatch'), unfit('TriggerInputSchemaMismatch')],
       [{ status: 413 }, unfit('http_413')],
       [{ ...page, status: 502 }, failed('http_502')],
+      [{ ...page, status: 404 }, failed('http_404')],
+      [{ status: 404 }, broken('http_404')],
       [{ status: 429 }, waits(30_000)],
     ],
   },
@@ -183,6 +189,7 @@ export const cases: AddressCase[] = [
     former: [`${space}?key=AIza-x_1&token=a-B_c%3D`, 'google-chat:AAQA-b_1/AAQA-b_1'],
     read: readGoogleCard,
     longest: 15_000,
+    unknown: { answer: { body: { error: { status: 'UNHEARD' } } }, reason: 'UNHEARD' },
     accounts: ['google-chat:AAQA-b_1', 'AAQA-b_1'],
     outcomes: [
       [{ body: { name: 'spaces/A/messages/B.C' } }, posted],
@@ -195,7 +202,6 @@ export const cases: AddressCase[] = [
       [googleError(400, 'INVALID_ARGUMENT', [{ field: 'x' }]), unfit('INVALID_ARGUMENT')],
       [googleError(503, 'UNAVAILABLE'), failed('UNAVAILABLE')],
       [page, failed('http_200')],
-      [{ ...page, status: 403 }, failed('http_403')],
       [googleError(429, 'RESOURCE_EXHAUSTED'), waits(60_000)],
     ],
   },
@@ -230,6 +236,7 @@ export const cases: AddressCase[] = [
     ],
     read: readMarkdown,
     longest: 15_000,
+    unknown: { answer: { body: { id: 'a.new.app_error' } }, reason: 'a_new' },
     accounts: ['mattermost:chat.example.com', expect.stringMatching(/^[\da-f]{32}$/)],
     looks: [
       [hookError(404, 'web.incoming_webhook.channel.app_error'), {}],
@@ -257,7 +264,10 @@ export const cases: AddressCase[] = [
         broken('web_incoming_webhook_disabled'),
       ],
       [hookError(404, 'app.channel.get.existing.app_error'), broken('app_channel_get_existing')],
-      [hookError(400, 'web.incoming_webhook.text.app_error'), unfit('web_incoming_webhook_text')],
+      [
+        hookError(400, 'model.incoming_hook.parse_data.app_error'),
+        unfit('model_incoming_hook_parse_data'),
+      ],
       [hookError(500, 'app.channel.get.find.app_error'), failed('app_channel_get_find')],
       [page, failed('http_200')],
       [{ status: 429, headers: { 'X-RateLimit-Reset': '7' } }, waits(7_000)],
@@ -304,6 +314,7 @@ export const cases: AddressCase[] = [
     ],
     read: readDiscord,
     longest: 4_096,
+    unknown: { answer: { body: { message: 'No.', code: 999_999 } }, reason: 'code_999999' },
     accounts: ['discord:1234567890123456789', '1234567890123456789'],
     looks: [
       [
@@ -325,16 +336,15 @@ export const cases: AddressCase[] = [
       [discordError(404, 10015), broken('code_10015')],
       [discordError(404, 10003), broken('code_10003')],
       [discordError(404, 0), broken('discord_404')],
-      [{ ...page, status: 404 }, broken('discord_404')],
       [discordError(401, 50027), broken('code_50027')],
       [discordError(400, 220001), broken('code_220001')],
-      [discordError(400, 50006), unfit('code_50006')],
+      [discordError(400, 240000), unfit('code_240000')],
+      [discordError(404, 10008), unclear('code_10008')],
       [discordError(400, 50035), unfit('code_50035')],
       [discordError(413, 40005), unfit('code_40005')],
       [{ ...page, status: 413 }, unfit('http_413')],
-      [discordError(401, 0), failed('http_401')],
-      [discordError(403, 40333), failed('code_40333')],
-      [{ ...page, status: 403 }, failed('http_403')],
+      [discordError(401, 0), unclear('http_401')],
+      [discordError(403, 40333), unclear('code_40333')],
       [{ status: 503 }, failed('http_503')],
       [page, failed('http_200')],
       [{ status: 429, body: discordWaits(1.5) }, waits(1_500)],

@@ -15,7 +15,7 @@ import { standInGoogleChat } from '../../stand-ins/google-chat/google-chat.ts'
 import { hostileStrings, longCharacters } from '../hostile-strings.ts'
 import { type AddressCase, broken, cases } from './address-chats.ts'
 import { stageMove, stages } from './change.ts'
-import { type Answer, openProvider, shortTimeouts } from './open-provider.ts'
+import { type Answer, openProvider, page, shortTimeouts } from './open-provider.ts'
 
 const of = (text: string) => new URL(text)
 const url = 'https://crm.example/a)_b*'
@@ -264,6 +264,23 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
         expect(open().brokenReasons).toHaveProperty(outcome.reason)
       }
     })
+
+    // As the chat writes its errors, with a code that is on no list.
+    test.each([400, 401, 402, 403, 404, 405, 408, 409, 410, 413, 415, 422, 425, 451, 499])(
+      'an error %i that nobody knows refuses the message, or may; a page of a proxy does not',
+      async (status) => {
+        const { answer, reason } = each.unknown
+        const mayBeConnection = [401, 403, 404].includes(status)
+        const outcome = mayBeConnection ? { kind: 'unclear', reason } : { kind: 'failed', reason }
+        const refused = { kind: 'refused', reason, connectionBroken: false }
+        const mayPass = [408, 425].includes(status)
+        expect(await post({ ...answer, status })).toEqual(
+          mayBeConnection || mayPass ? outcome : refused,
+        )
+        const ofProxy = { reason: `http_${status}`, kind: status === 413 ? 'refused' : 'failed' }
+        expect(await post({ ...page, status })).toMatchObject(ofProxy)
+      },
+    )
 
     test.each([
       ['a redirect', { status: 307, headers: { Location: '/inner' } }],

@@ -104,12 +104,15 @@ const outcomes: Array<[what: string, reasons: string, outcome: { kind: string }]
     refused(true),
   ],
   ['must connect again', 'token_revoked channel_not_found is_archived no_service', refused(true)],
-  ['loses this message', 'draft_not_found invalid_blocks msg_too_long no_text', refused(false)],
-  ['loses this message', 'slack_connect_file_link_sharing_blocked', refused(false)],
   ['waits half a minute', 'rate_limited ratelimited', waits(30_000)],
   ['waits ten minutes', 'org_login_required team_added_to_org', waits(600_000)],
   ['waits an hour', 'message_limit_exceeded', waits(longestWaitMs)],
-  ['is tried again', 'a_new_error fatal_error internal_error rollup_error', { kind: 'failed' }],
+  ['loses this message if the access works', 'a_new_error invalid_blocks', { kind: 'unclear' }],
+  [
+    'is tried again',
+    'fatal_error internal_error request_timeout service_unavailable',
+    { kind: 'failed' },
+  ],
 ]
 
 test.each(
@@ -137,7 +140,7 @@ describe('the id of a message', () => {
 
   test('is another one if Slack finds no message with it: always the same two', async () => {
     const error = 'duplicate_message_not_found'
-    const refused = { kind: 'refused', reason: error, connectionBroken: false }
+    const refused = { kind: 'unclear', reason: error }
     server.answers['chat.postMessage'] = [refusal(error), accepted, refusal(error)]
     expect(await post()).toEqual({ kind: 'posted' })
     expect(await post()).toEqual(refused)
@@ -176,12 +179,23 @@ describe('what Slack does not say itself may pass', () => {
 
   test.each([
     [{ body: '{"ok":tr' }, 'nonsense'],
+    [{ body: 'busy' }, 'nonsense'],
     [{ body: { ok: false, error: { code: 'invalid_auth' } } }, 'nonsense'],
     [page, 'nonsense'],
     [{ ...page, status: 403 }, 'http_403'],
   ])('after %j', async (answer, reason) => {
     server.answers = { 'chat.postMessage': answer, C1: answer }
     expect(await post()).toEqual({ kind: 'failed', reason })
+  })
+
+  test.each([
+    [400, 'a_new_error', { kind: 'refused', connectionBroken: false }],
+    [404, 'a_new_error', { kind: 'unclear' }],
+    [500, 'a_new_error', { kind: 'failed' }],
+  ])('a webhook answers %i with %s', async (status, reason, outcome) => {
+    const answer = { status, body: reason }
+    server.answers = { 'chat.postMessage': refusal('not_in_channel'), C1: answer }
+    expect(await post()).toMatchObject({ ...outcome, reason })
   })
 
   test('after a page of a proxy in place of the webhook’s answer', async () => {
@@ -191,7 +205,7 @@ describe('what Slack does not say itself may pass', () => {
 
   test('a call with late headers and a body that stalls ends, both ways of posting together', async () => {
     server.answers = {
-      'a/chat.postMessage': { stalls: true },
+      'a/chat.postMessage': { stalls: true, headers: { 'Content-Type': 'application/json' } },
       'c/chat.postMessage': refusal('not_in_channel'),
       'c/C1': { stalls: true },
     }

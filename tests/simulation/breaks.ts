@@ -135,6 +135,12 @@ export const breaks: readonly Break[] = [
     to: '.orderBy(deliveries.id)\n    .limit(1)',
   },
   {
+    name: 'alone: all wait for a message that fails',
+    file: `${relay}/pick/next.ts`,
+    from: 'cardinality(passes) <= least(tries, ${mostPassed}::int)',
+    to: 'cardinality(passes) = 0',
+  },
+  {
     name: 'claim: it ignores the claims of others',
     file: `${relay}/pick/delivery.ts`,
     from: 'export const isClaimed = sql`(sending_until',

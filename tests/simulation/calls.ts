@@ -1,5 +1,5 @@
 import { noScope, noSuchGrant, pipedrivePath } from '../relay/pipedrive-outside.ts'
-import { mistakeAt, webhookAt } from './chats.ts'
+import { mistakeAt, unknownAt, webhookAt } from './chats.ts'
 import type { How } from './faults.ts'
 import type { Dice } from './time.ts'
 
@@ -26,20 +26,32 @@ export function callOf({ url, headers }: Request, body: string) {
   const channel = form?.get('channel')
     ? `${token.split('-')[2]}/${form.get('channel')}`
     : webhook?.channel
+  const said = webhook ? body : `${form?.get('text')} ${form?.get('blocks')}`
+  /** The deals that a message names, and whether it is more than a plain text. */
+  const deals = Array.from(said.matchAll(/\bDeal (\d+)\b/g), ([, deal]) => Number(deal))
+  const isRich = said.includes('Notify me when') || new Set(deals).size > 1
   const isCrm = isPipedrive
     ? // Whose token it is may be asked before the account is known.
       path.startsWith(`${pipedrivePath}/api/`) && !path.endsWith('/users/me')
     : path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
   const account = isCrm ? ofToken.exec(token)?.[1] : undefined
   const isSearch = path.endsWith('/search')
-  return { provider, path, webhook, token, channel, account, isSearch, isPipedrive }
+  return {
+    ...{ provider, path, webhook, token, channel, account, isSearch, isPipedrive },
+    ...{ deals, isRich },
+  }
 }
 
 /** How a provider that fails answers. Undefined: as usual. */
 export function failedAnswer(
   dice: Dice,
   { how, pauseS }: { how: How; pauseS: number },
-  { path, webhook, isPipedrive }: Pick<ProviderCall, 'path' | 'webhook' | 'isPipedrive'>,
+  {
+    path,
+    webhook,
+    isPipedrive,
+    isRich,
+  }: Pick<ProviderCall, 'path' | 'webhook' | 'isPipedrive' | 'isRich'>,
 ): Response | 'never' | undefined {
   const pause = { 'Retry-After': String(pauseS) }
   switch (how) {
@@ -70,6 +82,15 @@ export function failedAnswer(
       return path.includes('/oauth/')
         ? Response.json({ status: 'BAD_REFRESH_TOKEN' }, { status: 400 })
         : Response.json({ status: 'error', category: 'MISSING_SCOPES' }, { status: 403 })
+    case 'refuses a rich deal':
+      return isRich ? unknownAt(webhook?.id, 400) : undefined
+    case 'refuses a deal':
+      return unknownAt(webhook?.id, dice.oneOf([400, 403, 404, 409, 422, 451]))
+    case 'refuses the webhook':
+      return unknownAt(webhook?.id, dice.oneOf([401, 403, 404]))
+    case 'fails unheard':
+    case 'fails at a deal':
+      return unknownAt(webhook?.id, dice.oneOf([500, 502, 520, 599]))
     case 'hangs':
       return 'never'
     default:

@@ -158,6 +158,12 @@ export function mistakeAt(id: AddressId): Response {
   return answer(status, body)
 }
 
+/** An error with a code that nobody knows. Slack says with 200 that it refuses a call. */
+export function unknownAt(id: AddressId | undefined, status: number): Response {
+  if (id !== undefined) return answer(status, byAddress[id].standIn.unknown)
+  return answer(status < 500 ? 200 : status, { ok: false, error: 'unheard' })
+}
+
 const answer = (status: number, body: object | string) =>
   typeof body === 'string'
     ? new Response(body || null, { status })

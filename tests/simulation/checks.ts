@@ -49,12 +49,17 @@ function applies(user: User, move: Move): boolean {
   )
 }
 
+/** The deals of which the chat takes no message. */
+const refusedDeals = ({ faults }: Plan) =>
+  faults.flatMap((fault) => ('how' in fault && fault.how === 'refuses a deal' ? fault.deal : []))
+
 /** Whether the user must be told of the move, if the run has ended. */
 function mustBeTold(played: Played, user: User, move: Move): boolean {
   const { plan } = played
   const { safeSince } = user
   if (user.account !== move.account || safeSince === undefined || !applies(user, move)) return false
   if (move.happenedAt === undefined || move.happenedAt <= safeSince) return false
+  if (refusedDeals(plan).includes(move.deal)) return false
   // The user has connected during the run. HubSpot's clock tells the time in whole seconds only.
   if (user.hasActed && move.happenedAt < safeSince + 5 * second && safeSince > 0) {
     if (safeSince !== user.routes[0]?.from) return false
@@ -107,7 +112,7 @@ export function check(played: Played): string[] {
   return [
     ...eachOnce(played, rows),
     ...noneRepeated(played),
-    ...inOrder(played),
+    ...inOrder(played, rows),
     ...atPace(played),
     ...accountsAtPace(played).slice(0, 3),
     ...pausesKept(played),
@@ -200,15 +205,25 @@ function noneRepeated({ plan, world }: Played): string[] {
   )
 }
 
-/** (2): of two changes that were stored before a process looked, the earlier one comes first. */
-function inOrder({ plan, world, users, moves }: Played): string[] {
+/**
+ * (2): of two changes that were stored before a process looked, the earlier one comes first, unless a try of it has
+ * failed.
+ */
+function inOrder({ plan, world, users, moves }: Played, rows: readonly Row[]): string[] {
+  const hasFailed = (channel: string, move: Move) =>
+    rows.some(
+      (row) =>
+        row.channel === channel &&
+        row.move === nameOf(move) &&
+        row.attempts > Number(row.state === 'sent'),
+    )
   const broken: string[] = []
   for (const [channel, posts] of Map.groupBy(world.posts, (post) => post.channel)) {
     const visitors = users.filter(({ routes }) => routes.some((route) => route.channel === channel))
     const first = (move: Move) => posts.findIndex(isIn(nameOf(move)))
     for (const earlier of moves) {
       const at = first(earlier)
-      if (at === -1) continue
+      if (at === -1 || hasFailed(channel, earlier)) continue
       const own = visitors.filter(({ account }) => account === earlier.account)
       if (own.some(({ hasActed }) => hasActed)) continue
       for (const later of moves) {

@@ -36,7 +36,16 @@ const crmHows = [
   'refuses the token',
   'answers as a proxy',
 ] as const
-export type How = (typeof crmHows)[number] | 'refuses once'
+export type How =
+  | (typeof crmHows)[number]
+  | 'refuses once'
+  /** With a code that nobody knows: the messages about one deal, their richer form, the webhook, or by its server. */
+  | 'refuses a deal'
+  | 'refuses a rich deal'
+  | 'refuses the webhook'
+  | 'fails unheard'
+  /** Its server fails at the messages about one deal. */
+  | 'fails at a deal'
 
 export type Fault =
   /** A process dies or stands still, at a time or around the nth statement of a kind. */
@@ -56,6 +65,8 @@ export type Fault =
       pauseS: number
       /** A channel of the chat or a user's token of HubSpot; undefined: all. */
       only?: string
+      /** What is told of another deal is not concerned. */
+      deal?: number
     }
 interface Around {
   moment: Moment
@@ -139,6 +150,32 @@ export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>)
   const kind = dice.oneOf<'chat' | 'crm'>(['chat', 'crm'])
   const at = dice.between(0, eventsMs + 5 * second)
   return [{ kind, at, forMs: minute, how: 'refuses once', share: 1, pauseS: 0 }]
+}
+
+/** In some runs, the chat fails with a code that nobody knows. */
+export function drawUnknown(
+  dice: Dice,
+  {
+    moves,
+    endMs,
+    eventsMs,
+  }: Pick<Between, 'endMs' | 'eventsMs'> & { moves: readonly { deal: number }[] },
+): Fault[] {
+  if (dice.chance(0.65)) return []
+  const how = dice.oneOf<How>([
+    'refuses a deal',
+    'refuses a rich deal',
+    'fails at a deal',
+    'refuses the webhook',
+    'fails unheard',
+  ])
+  const of = { kind: 'chat', how, share: 1, pauseS: 0 } as const
+  if (!how.endsWith(' deal')) {
+    return [{ ...of, at: dice.between(0, eventsMs), forMs: dice.between(1, 15) * second }]
+  }
+  // The others of its channel are watched after all other faults.
+  const deal = moves[dice.whole(0, moves.length - 1)]?.deal ?? 1
+  return [{ ...of, at: 0, forMs: endMs + 3 * minute, deal }]
 }
 
 function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Between): Fault {

@@ -15,6 +15,8 @@ const stages: Readonly<Record<string, PlannedMove['to']>> = {
   'Proposal sent': 'next',
   Signed: 'w1',
   Won: 'w1',
+  // Of a plain text, which may name no stage.
+  'was won': 'w1',
 }
 const label = `(${Object.keys(stages).join('|')})`
 /** The new stage follows an arrow. If the former one is not known, it stands alone. */

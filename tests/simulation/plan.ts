@@ -4,6 +4,7 @@ import {
   type Between,
   drawFaults,
   drawMistake,
+  drawUnknown,
   type Fault,
   minute,
   outage,
@@ -109,6 +110,9 @@ const paceSalt = 178
 
 /** With this number, each of their deals moves once. */
 const moreSalt = 537
+
+/** With this number, their chat fails with no unknown code. */
+const unknownSalt = 5_836
 
 /** In some runs, the accounts of the chat have a smaller pace than its own. */
 function drawPace(dice: Dice, { perSecond }: AccountPace): AccountPace | undefined {
@@ -225,7 +229,8 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   const acts = drawActs(between)
   // With dice of its own, so that seeds which once failed stay the same.
   const mistake = drawMistake(new Dice(seed * 104_729), between)
-  const faults = [...drawFaults(between), ...mistake]
+  const unknown = drawUnknown(new Dice(seed * 7_919 + unknownSalt), { moves, endMs, eventsMs })
+  const faults = [...drawFaults(between), ...mistake, ...unknown]
   // It takes a minute to play, so it is rare.
   if (seed % 1_000 === 500) faults.push(outage)
   // Numbers of their own, so that older seeds keep the rest of their plans. With a clock that is further ahead, HubSpot's

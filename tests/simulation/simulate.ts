@@ -23,7 +23,7 @@ export const promises = [
   "(3) A channel and an account get messages at the pace of their chat. The CRM's limits and the pauses of both providers are kept.",
   '(4) No message after a disconnect, in a channel that the user did not choose, or by a rule that is not ticked.',
   '(5) A connection is marked as broken only for its own reason.',
-  '(6) When faults end, everything ends. No channel starves, nothing stays leased.',
+  '(6) When faults end, everything ends. No channel starves, no message waits for another one that fails alone, nothing stays leased.',
   '(7) A change that no webhook has brought is told after the next search, which comes in time.',
   '(8) What the activity says equals what the chat got.',
   '(9) Where a CRM hides deals from users, nobody is told of a deal that is hidden from them.',

@@ -12,6 +12,8 @@ const isOver = (row: string) =>
 
 /** (6): no channel starves. Looks at what could be sent; call it every few seconds. */
 export function createStarvationCheck({ time, plan, database }: Played, isCalm: () => boolean) {
+  // The others must not wait for what fails alone.
+  const alone = plan.faults.flatMap((fault) => ('deal' in fault ? fault.deal : []))
   const since = new Map<string, { state: string; at: number }>()
   return (faultyUntil: (channel: string) => number): string[] => {
     if (!isCalm()) {
@@ -26,10 +28,12 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
                 coalesce(not_before, now()) <= now() and (
                   coalesce(sending_until, now()) <= now() or sending_until > now() + interval '30 seconds'
                 ) as is_free
-         from deliveries where state = 'pending' order by channel, user_id, occurred_at, id
+         from deliveries join deal_events on deal_events.id = event_id
+         where state = 'pending' and deal_id <> all($1::text[]) order by channel, user_id, deliveries.occurred_at, deliveries.id
        ) as first join channels on channels.id = channel
        left join channels as workspace on workspace.id = split_part(channel, '/', 1) || '/'
        group by channel order by channel`,
+      [`{${alone.join()}}`],
     )
     const free = new Set(rows.filter((row) => row.free).map(({ channel }) => channel))
     for (const channel of since.keys()) if (!free.has(channel)) since.delete(channel)

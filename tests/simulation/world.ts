@@ -196,9 +196,10 @@ export function createWorld({
     const sinceMs = time.now - time.startMs
     for (const fault of faults) {
       if (fault.kind !== call.provider) continue
-      const { at, forMs, share, only } = fault
+      const { at, forMs, share, only, deal } = fault
       if (sinceMs < at || sinceMs >= at + forMs) continue
       if (only !== undefined && only !== call.channel && !call.token.includes(only)) continue
+      if (deal !== undefined && !call.deals.includes(deal)) continue
       if (fault.how === 'refuses once') {
         if (madeMistakes.has(fault)) continue
         madeMistakes.add(fault)

@@ -45,9 +45,10 @@ const isGone = 'the webhook was deleted. Make a new one'
 function failure({ status, body }: Answer): string | undefined {
   if (status >= 200 && status < 300 && safeParse(accepted, body).success) return undefined
   const { success, output } = safeParse(errorAnswer, body)
-  const name = success && output.code > 0 ? `code_${output.code}` : `http_${status}`
-  // After any 404, Discord wants no further call.
-  return status !== 404 || discord.finalReasons?.has(name) ? name : 'discord_404'
+  if (!success) return `http_${status}`
+  if (output.code > 0) return `code_${output.code}`
+  // Without a code of its own, the address leads nowhere. After such a 404, Discord wants no further call.
+  return status === 404 ? 'discord_404' : `http_${status}`
 }
 
 // https://docs.discord.com/developers/topics/opcodes-and-status-codes#json
@@ -84,8 +85,6 @@ export const discord: AddressChat = {
       'the webhook is in a forum, in which Dealbell cannot post. Make a webhook in a text channel',
   },
   finalReasons: new Set(['code_10015', 'code_10003', 'discord_404']),
-  // 50006: it is empty. 50035: a field is wrong or too long. 40005: it is too large.
-  refusesMessage: new Set(['code_50006', 'code_50035', 'code_40005', 'http_413']),
   defaultWaitMs: 60_000,
   waitMs({ headers, body }) {
     const { success, output } = safeParse(limited, body)

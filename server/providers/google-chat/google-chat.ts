@@ -79,7 +79,6 @@ export const googleChat: AddressChat = {
     NOT_FOUND: noAccess,
     [wrongKey]: 'the key in the address is wrong. Copy the whole address again',
   },
-  refusesMessage: new Set(['INVALID_ARGUMENT', 'http_413']),
   // 60 messages in 60 seconds for a space, which all its apps share. Google does not say how long to wait.
   // https://developers.google.com/workspace/chat/limits
   defaultWaitMs: 60_000,

@@ -49,12 +49,6 @@ export const mattermost: AddressChat = {
       'the channel of the webhook was archived. Restore the channel, or make a new webhook',
     api_context_404: 'there is no Mattermost at the address. Copy the whole address again',
   },
-  refusesMessage: new Set([
-    'web_incoming_webhook_parse',
-    'web_incoming_webhook_text',
-    'api_context_invalid_body_param',
-    'http_413',
-  ]),
   // Its limit is off by default. If it is on, it is 10 calls a second for the address of this server.
   defaultWaitMs: 10_000,
   waitMs({ headers }) {

@@ -48,12 +48,6 @@ export const teams: AddressChat = {
     http_403: 'the workflow does not accept the address. Copy the whole address again',
     http_404: 'the workflow of the webhook was deleted. Make a new one',
   },
-  refusesMessage: new Set([
-    'TriggerInputSchemaMismatch',
-    'InvalidRequestContent',
-    'RequestEntityTooLarge',
-    'http_413',
-  ]),
   defaultWaitMs: 30_000,
   // The connector posts 300 messages in 300 seconds for one person, whose other workflows share that.
   pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },

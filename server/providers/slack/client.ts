@@ -27,7 +27,7 @@ export function createSlackClient(apiUrl: string): SlackClient {
       retryConfig: { retries: 0 },
       rejectRateLimitedCalls: true,
       allowAbsoluteUrls: false,
-      fetch: fetchWithRetryAfter,
+      fetch: fetchAnswer,
       logger: silentLogger,
     })
 }
@@ -36,13 +36,16 @@ export function createSlackClient(apiUrl: string): SlackClient {
 export const waitMs = (headers: Headers) => askedWaitMs(headers, defaultWaitMs)
 
 /**
- * Gives each 429 a Retry-After in whole seconds. Slack's client recognizes a rate limit only by this header.
+ * Gives each 429 a Retry-After in whole seconds: Slack's client recognizes a rate limit only by this header. Empties a 200
+ * that is not JSON: Slack's client would take the text of a proxy for Slack's error code.
  */
-async function fetchWithRetryAfter(...request: Parameters<typeof fetch>): Promise<Response> {
+async function fetchAnswer(...request: Parameters<typeof fetch>): Promise<Response> {
   const response = await fetch(...request)
-  if (response.status !== 429) return response
+  const isJson = response.headers.get('Content-Type')?.startsWith('application/json')
+  if (response.status !== 429 && (isJson || !response.ok)) return response
   // An unread body keeps its connection open.
   response.body?.cancel().catch(() => {})
+  if (response.ok) return Response.json({})
   const headers = { 'Retry-After': String(Math.ceil(waitMs(response.headers) / 1000)) }
   return new Response(null, { status: 429, headers })
 }

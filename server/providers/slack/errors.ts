@@ -53,39 +53,6 @@ export const brokenReasons: Readonly<Record<string, string>> = {
   messages_tab_disabled: 'the app takes no direct messages',
 }
 
-/** With these errors, Slack never accepts this message, but may accept the next one. */
-const refusesMessage = new Set([
-  'no_text',
-  'invalid_arguments',
-  'invalid_arg_name',
-  'invalid_array_arg',
-  'invalid_charset',
-  'invalid_form_data',
-  'invalid_post_type',
-  'missing_post_type',
-  'invalid_json',
-  'json_not_object',
-  'invalid_payload',
-  'markdown_text_conflict',
-  'attachment_payload_limit_exceeded',
-  'too_many_contact_cards',
-  'invalid_metadata_format',
-  'invalid_metadata_schema',
-  'metadata_too_large',
-  'metadata_must_be_sent_from_app',
-  'missing_file_data',
-  'as_user_not_supported',
-  'send_on_behalf_not_allowed',
-  'cannot_reply_to_message',
-  'restricted_action_non_threadable_channel',
-  'restricted_action_thread_locked',
-  'duplicate_channel_not_found',
-  'duplicate_message_not_found',
-])
-/** Families of such errors: of the form, of drafts, and of what other companies' channels do not accept. */
-const refusesMessageToo =
-  /_blocks(_|$)|_attachments?(_|$)|_too_long$|^draft_|^slack_connect_.+_sharing_blocked$/
-
 /** The wait if Slack asks for a pause but does not say how long. */
 export const defaultWaitMs = 30_000
 
@@ -101,16 +68,31 @@ const waits: Readonly<Record<string, number>> = {
 }
 
 /**
- * Decides what Slack's error code means for the message and the connection. All other failures,
- * such as a proxy's page or a new code, may be temporary, so the relay tries again.
- * @param otherwise the reason to record if `code` does not look like a code.
+ * With these errors, Slack or the network may accept the same message later.
+ * https://docs.slack.dev/reference/methods/chat.postMessage#errors
  */
-export function outcomeOfError(code: unknown, otherwise: string): PostOutcome {
-  const reason = typeof code === 'string' && /^[a-z0-9_]{1,60}$/i.test(code) ? code : otherwise
+const temporary = new Set([
+  'accesslimited',
+  'fatal_error',
+  'internal_error',
+  'request_timeout',
+  'service_unavailable',
+])
+
+/**
+ * Decides what Slack's error code means for the message and the connection.
+ * @param ofUnknown what another code means. Its argument is undefined if `code` does not look like a code.
+ */
+export function outcomeOfError(
+  code: unknown,
+  ofUnknown: (reason: string | undefined) => PostOutcome,
+): PostOutcome {
+  const reason = typeof code === 'string' && /^[a-z0-9_]{1,60}$/i.test(code) ? code : undefined
+  if (reason === undefined) return ofUnknown(reason)
   const ms = Object.hasOwn(waits, reason) ? waits[reason] : undefined
   if (ms !== undefined) return { kind: 'wait', ms }
-  const connectionBroken = Object.hasOwn(brokenReasons, reason)
-  return connectionBroken || refusesMessage.has(reason) || refusesMessageToo.test(reason)
-    ? { kind: 'refused', reason, connectionBroken }
-    : { kind: 'failed', reason }
+  if (temporary.has(reason)) return { kind: 'failed', reason }
+  return Object.hasOwn(brokenReasons, reason)
+    ? { kind: 'refused', reason, connectionBroken: true }
+    : ofUnknown(reason)
 }

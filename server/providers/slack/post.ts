@@ -2,7 +2,7 @@ import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@s
 import ky, { HTTPError } from 'ky'
 import { createCache } from '../../cache.ts'
 import { errorCode } from '../../log.ts'
-import { countedPost, oneTry, type Timeouts } from '../calls.ts'
+import { countedPost, oneTry, outcomeOfUnknown, type Timeouts } from '../calls.ts'
 import { uuidOf } from '../message-id.ts'
 import type { Chat, PostOutcome } from '../provider.ts'
 import { slackMessage } from './blocks.ts'
@@ -49,7 +49,8 @@ export function createSlackPost(
         // The next message begins with the bot. Only if Slack refused the webhook is it certain that
         // this message was not posted.
         webhookFirst.delete(webhook)
-        if (byWebhook.kind === 'failed' || !byWebhook.connectionBroken) return byWebhook
+        if (byWebhook.kind === 'failed') return byWebhook
+        if (byWebhook.kind === 'refused' && !byWebhook.connectionBroken) return byWebhook
       }
 
       const id = uuidOf(...key, message.text, message.blocks)
@@ -59,7 +60,7 @@ export function createSlackPost(
         )
       let byBot = await tryBot(id)
       // Slack knows the id, but no message of it. With another id, it posts the message.
-      if (byBot.kind === 'refused' && unknownId.has(byBot.reason)) {
+      if (byBot.kind === 'unclear' && unknownId.has(byBot.reason)) {
         byBot = await tryBot(uuidOf(id))
       }
       const isNoMember = byBot.kind === 'refused' && needsMembership.has(byBot.reason)
@@ -99,17 +100,22 @@ async function postAsBot(
     await chat.postMessage({ channel, ...plain(message), ...own })
     return { kind: 'posted' }
   } catch (error) {
-    // The client also throws this error if an answer is not JSON. The code is then the whole text.
     if (error instanceof WebAPIPlatformError) {
-      const outcome = outcomeOfError(error.data.error, 'nonsense')
-      return outcome.kind === 'refused' ? { ...outcome, at: placesIn(error.data) } : outcome
+      // The client also throws this error if an answer is not of Slack's form. It may then have no code.
+      // A new code may also be about the access, or mean that nothing works for a time.
+      return outcomeOfError(error.data.error, (reason) =>
+        reason === undefined
+          ? { kind: 'failed', reason: 'nonsense' }
+          : { kind: 'unclear', reason, at: placesIn(error.data) },
+      )
     }
     if (error instanceof WebAPIRateLimitedError) {
       return { kind: 'wait', ms: error.retryAfter * 1000 }
     }
-    // This answer is not from Slack, because Slack answers 200 even if it refuses.
+    // Slack answers 200 even if it refuses. This answer is from what stands before it.
     if (error instanceof WebAPIHTTPError) {
-      return { kind: 'failed', reason: `http_${error.statusCode}` }
+      const { statusCode: status, headers } = error
+      return outcomeOfUnknown({ status, headers: new Headers(headers) }, `http_${status}`)
     }
     return { kind: 'failed', reason: 'unreachable', code: errorCode(error) }
   }
@@ -129,7 +135,9 @@ async function postToWebhook(
     const { status, headers } = error.response
     if (status === 429) return { kind: 'wait', ms: waitMs(headers) }
     // After an error, a webhook answers 4xx with the code as plain text.
-    return outcomeOfError(error.data, `http_${status}`)
+    return outcomeOfError(error.data, (code = `http_${status}`) =>
+      outcomeOfUnknown({ status, headers }, code),
+    )
   }
 }
 

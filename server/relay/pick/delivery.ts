@@ -44,6 +44,11 @@ export interface Delivery {
   ruleIds: readonly string[]
   /** How many deliveries are pending in the channel, this one included. Counted up to `fewestInDigest`. */
   pendingInChannel: number
+  /**
+   * Those of its user before it that have failed and wait, and that no later message has passed yet (pick/next.ts).
+   * Empty if it has its turn.
+   */
+  passes: readonly number[]
   shown?: Shown
 }
 

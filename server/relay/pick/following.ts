@@ -50,9 +50,9 @@ async function pageAfter(
         first.claimedUntil === null
           ? undefined
           : sql`${deliveries.sendingUntil} = ${first.claimedUntil}::timestamptz`,
-        last &&
-          sql`(${deliveries.occurredAt}, ${deliveries.id}) >
-              (${last.occurredAt.toISOString()}::timestamptz, ${last.id}::bigint)`,
+        // What has failed before the first one is not looked at.
+        sql`(${deliveries.occurredAt}, ${deliveries.id}) ${last ? sql`>` : sql`>=`}
+            (${(last ?? first).occurredAt.toISOString()}::timestamptz, ${(last ?? first).id}::bigint)`,
       ),
     )
     .orderBy(deliveries.occurredAt, deliveries.id)

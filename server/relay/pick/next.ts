@@ -28,23 +28,68 @@ const crm = alias(connections, 'crm')
 const chat = alias(connections, 'chat')
 
 /**
- * The SQL of the first pending delivery of each user of a channel, as a table `head`. It takes one look at an index for
- * each user, however much waits behind the first one.
+ * So many deliveries of a user may fail, one after the other, and still let the next one pass. If all fail, a provider is
+ * away, and further tries would only burden it.
  */
-const headsOf = (channel: string) => {
-  const firstAfter = (condition: SQL) => sql`(
-    select user_id, id, occurred_at, attempts, (${deliveryAndEvent.waitMs})::float8 as wait_ms from ${deliveries}
+const mostPassed = 10
+/** So many of a user's deliveries are looked at. Behind these, all wait. */
+const mostLookedAt = 100
+
+/** The condition that a delivery waits because its last try has failed, and not for a limit or for another process. */
+const hasFailed = sql`coalesce(attempts > 0 and sending_until is null
+  and reason <> 'paused' and reason not like '%rate_limited', false)`
+
+/**
+ * The SQL of what may be next in a channel, as a table `turn`: the first pending delivery of each user and, if this one
+ * has failed, those after it. It takes one look at an index for each user, however much waits behind the first one.
+ *
+ * - `is_held`: one before it must wait, and keeps its place.
+ * - `passes`: those before it that have failed. Once the user has a message about a later change, one fails alone and
+ *   is no longer counted.
+ * - `may_pass`: another one is tried after each try of these. So a channel that works goes on at once, and a provider that
+ *   is away gets few tries.
+ */
+const turnsOf = (channel: string) => {
+  const ofUser = (condition: SQL, limit: SQL) => sql`(
+    select user_id, id, occurred_at, attempts, (${deliveryAndEvent.waitMs})::float8 as wait_ms,
+           ${hasFailed} as failed from ${deliveries}
     where channel = ${channel} and state = 'pending' and ${condition}
-    order by user_id, occurred_at, id limit 1)`
+    order by user_id, occurred_at, id limit ${limit})`
+  const one = sql`1`
   return sql`recursive head as (
-    ${firstAfter(sql`true`)}
+    ${ofUser(sql`true`, one)}
     union all
-    select next.* from head cross join lateral ${firstAfter(sql`user_id > head.user_id`)} as next)`
+    select next.* from head cross join lateral ${ofUser(sql`user_id > head.user_id`, one)} as next
+  ), own as (
+    select each.*, each.failed and each.wait_ms > 0
+             and (told.id is null or (each.occurred_at, each.id) > (told.occurred_at, told.id)) as counts
+    from head
+    cross join lateral ${ofUser(
+      sql`user_id = head.user_id`,
+      sql`case when head.failed and head.wait_ms > 0 then ${mostLookedAt}::int else 1 end`,
+    )} as each
+    left join lateral (
+      select id, occurred_at from deliveries
+      where user_id = head.user_id and state = 'sent' and head.failed
+      order by occurred_at desc, id desc limit 1
+    ) as told on true
+  ), looked as (
+    select *, coalesce(bool_or(wait_ms > 0 and not failed) over before, false) as is_held,
+           coalesce(array_agg(id) filter (where counts) over before, '{}') as passes,
+           coalesce(max(attempts) filter (where counts) over before, 0) as tries
+    from own
+    window before as (
+      partition by user_id order by occurred_at, id rows between unbounded preceding and 1 preceding
+    )
+  ), turn as (
+    select *, cardinality(passes) <= least(tries, ${mostPassed}::int) as may_pass from looked
+  )`
 }
 
 /**
  * Returns the first pending delivery of a channel that need not wait, by time of occurrence. If a
- * delivery must wait, later deliveries of the same user wait too, so that their order is kept.
+ * delivery must wait, later deliveries of the same user wait too, so that their order is kept. But those of them that
+ * come after a failed one do not wait until its last try.
  * Deliveries of other users do not wait.
  */
 export async function nextDelivery(database: Database, channel: string): Promise<Next> {
@@ -59,16 +104,25 @@ export async function nextDelivery(database: Database, channel: string): Promise
     const first = await readDelivery(database, channel, sql`(${firstId})`)
     if (first === undefined) return { kind: 'nothing' }
     if (first.waitMs <= 0) return { kind: 'delivery', delivery: first }
-    const [found] = await rowsOf<{ free: string | null; ms: number | null; failing: boolean }>(
+    const [found] = await rowsOf<{
+      free: { id: number; passes: number[] } | null
+      ms: number | null
+      failing: boolean
+    }>(
       database,
-      sql`with ${headsOf(channel)}
-          select (select id::text from head where wait_ms <= 0 order by occurred_at, id limit 1) as free,
-                 min(wait_ms) as ms, coalesce(bool_or(attempts > 0), false) as failing
-          from head`,
+      sql`with ${turnsOf(channel)}
+          select (
+                   select json_build_object('id', id, 'passes', passes) from turn
+                   where wait_ms <= 0 and not is_held and may_pass order by occurred_at, id limit 1
+                 ) as free,
+                 min(wait_ms) filter (where wait_ms > 0 and not is_held) as ms,
+                 coalesce(bool_or(attempts > 0), false) as failing
+          from turn`,
     )
     if (found?.free) {
-      const delivery = await readDelivery(database, channel, sql`${found.free}`)
-      if (delivery !== undefined) return { kind: 'delivery', delivery }
+      const { id, passes } = found.free
+      const delivery = await readDelivery(database, channel, sql`${id}`)
+      if (delivery !== undefined) return { kind: 'delivery', delivery: { ...delivery, passes } }
     } else if (found?.ms) return { kind: 'wait', ms: found.ms, failing: found.failing }
   }
 }
@@ -110,5 +164,5 @@ async function readDelivery(
   if (row === undefined) return undefined
   const channelFreeAt = performance.now() + row.pauseMs
   const receivedAtMs = askedAt - row.ageMs
-  return { ...row, channel, channelFreeAt, receivedAtMs, ruleIds: row.ruleIds ?? [] }
+  return { ...row, channel, channelFreeAt, receivedAtMs, ruleIds: row.ruleIds ?? [], passes: [] }
 }

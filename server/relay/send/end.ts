@@ -6,7 +6,7 @@ import { errorFields } from '../../log.ts'
 import type { CrmConnection, WithAccess } from '../../people/access-token.ts'
 import { type Connection, openSecrets } from '../../people/connections.ts'
 import { recordRefusal } from '../../people/refusals.ts'
-import { unknownRefusal } from '../../providers/provider.ts'
+import { type PostOutcome, unknownRefusal } from '../../providers/provider.ts'
 import { ProviderError } from '../../providers/provider-error.ts'
 import { isCrmId } from '../../providers/registry.ts'
 import { countEnded } from '../../watch/metrics.ts'
@@ -103,6 +103,11 @@ const maxAttempts = 20
 /** While a provider answers nothing at all, the tries go on until the event is so old. */
 const longestOutageMs = 24 * 60 * 60_000
 
+/** What a provider answers to a simple question. */
+type Said =
+  | { kind: 'works' | 'away' | 'cannot be asked' }
+  | { kind: 'refused'; reason: string | undefined }
+
 export type Failures = ReturnType<typeof createFailures>
 
 export function createFailures({
@@ -114,8 +119,8 @@ export function createFailures({
   times,
   ends: { end, putOff },
 }: RelayParts & { withAccess: WithAccess; ends: Ends }) {
-  /** Whether a provider does not answer a simple question, either. Then no delivery is to blame. */
-  async function isOutage(connection: Connection, reason: string): Promise<boolean> {
+  /** Asks a provider a simple question. @returns what it answers about the connection. */
+  async function ask(connection: Connection): Promise<Said> {
     const { provider, channelId } = connection
     try {
       if (isCrmId(provider)) {
@@ -125,14 +130,40 @@ export function createFailures({
         )
       } else {
         const { check } = providers[provider]
-        if (check === undefined) return /^(unreachable|http_50[234])$/.test(reason)
+        if (check === undefined) return { kind: 'cannot be asked' }
         await check(openSecrets(vault, connection), channelId)
       }
-      return false
+      return { kind: 'works' }
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error
-      return error.kind === 'unreachable' || error.kind === 'nonsense'
+      const { kind, reason } = error
+      return kind === 'unreachable' || kind === 'nonsense'
+        ? { kind: 'away' }
+        : { kind: 'refused', reason }
     }
+  }
+
+  /** Whether a provider does not answer a simple question, either. Then no delivery is to blame. */
+  async function isOutage(connection: Connection, reason: string): Promise<boolean> {
+    const { kind } = await ask(connection)
+    if (kind === 'cannot be asked') return /^(unreachable|http_50[234])$/.test(reason)
+    return kind === 'away'
+  }
+
+  /**
+   * Finds out whether a chat refuses a message or the connection. If nobody says it, another try may help: a message
+   * waits for it alone, and neither is lost by mistake.
+   */
+  async function clarify(
+    chat: Connection,
+    { reason, at }: PostOutcome & { kind: 'unclear' },
+  ): Promise<PostOutcome> {
+    const said = await ask(chat)
+    if (said.kind === 'works') return { kind: 'refused', reason, connectionBroken: false, at }
+    const { reason: why } = said.kind === 'refused' ? said : {}
+    return why !== undefined && Object.hasOwn(providers[chat.provider].brokenReasons, why)
+      ? { kind: 'refused', reason: why, connectionBroken: true }
+      : { kind: 'failed', reason }
   }
 
   /**
@@ -207,7 +238,7 @@ export function createFailures({
       : await putOff(group, { afterMs, reason: null, countTry: true })
   }
 
-  return { retry, afterError, refused }
+  return { retry, afterError, refused, clarify }
 }
 
 /**

@@ -176,6 +176,17 @@ export async function recordPutOff(
   )
 }
 
+/** Ends the wait of failed deliveries: one after them was sent, so what failed them may be over. */
+export async function endWaits(database: Database, ids: readonly number[]): Promise<void> {
+  await database.execute(
+    sql`update deliveries set not_before = null
+        where id = any(array(
+          select id from deliveries where id = any(${sql.param([...ids])}::bigint[]) and state = 'pending'
+          order by id for update
+        ))`,
+  )
+}
+
 /**
  * Moves the user's first pending deliveries from this channel to the one that the user chose later.
  * @returns whether this process has the lease of the old channel. Otherwise it changes nothing.

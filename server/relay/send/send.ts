@@ -20,7 +20,7 @@ import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
 import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
-import { recordSent } from './record.ts'
+import { endWaits, recordSent } from './record.ts'
 
 export interface Parcel {
   group: Group
@@ -39,7 +39,7 @@ export function createSend({
   isStopping,
   turns,
   ends: { end, endSaid, putOff },
-  failures: { retry, refused },
+  failures: { retry, refused, clarify },
 }: RelayParts & {
   turns: Pick<ReturnType<typeof createTurns>, 'take'>
   ends: Ends
@@ -105,9 +105,11 @@ export function createSend({
 
   async function afterAnswer(
     answer: PostOutcome,
-    { group, message, ruleIds }: Parcel,
-    { crm, chat }: OpenRoute,
+    parcel: Parcel,
+    route: OpenRoute,
   ): Promise<NextStep> {
+    const { group, message, ruleIds } = parcel
+    const { crm, chat } = route
     const [first] = group
     switch (answer.kind) {
       case 'posted': {
@@ -116,6 +118,7 @@ export function createSend({
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         await recordAcceptance(database, [crm, chat])
         if (sameEvent) await endSaid(group)
+        if (first.passes.length > 0) await endWaits(database, first.passes)
         return more ? goOn : done
       }
       case 'wait': {
@@ -127,6 +130,8 @@ export function createSend({
       }
       case 'failed':
         return await retry(group, chat, answer.reason, answer)
+      case 'unclear':
+        return await afterAnswer(await clarify(chat, answer), parcel, route)
       case 'refused': {
         const { reason, connectionBroken, at } = answer
         if (connectionBroken) return await refused(group, chat, reason)

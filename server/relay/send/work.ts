@@ -16,7 +16,7 @@ import {
 import { nextDelivery } from '../pick/next.ts'
 import { done, goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
 import { createTurns } from '../schedule/pauses.ts'
-import { digestOf } from '../write/digest.ts'
+import { digestOf, mostInDigest } from '../write/digest.ts'
 import {
   type MessageEntry,
   messageFor,
@@ -99,10 +99,13 @@ export function createWork(dependencies: RelayParts) {
 
   async function tell(first: DealDelivery, route: OpenRoute): Promise<NextStep> {
     const maybeRepeats = first.claimedUntil !== null
+    // One of those of a digest may fail all of them. So each failed try halves what the next one covers.
+    const most = maybeRepeats ? mostInDigest : Math.floor(mostInDigest / 2 ** first.attempts)
     const isDigest =
-      first.form === null && (maybeRepeats || first.pendingInChannel >= fewestInDigest)
+      first.form === null &&
+      (maybeRepeats || Math.min(first.pendingInChannel, most) >= fewestInDigest)
     const by: ReadBy = { crm: route.crm, urgency: isDigest ? 'backlog' : 'fresh' }
-    const { told, mustWait, isLeased } = await tellNext(first, by, { isDigest })
+    const { told, mustWait, isLeased } = await tellNext(first, by, { isDigest, most })
     if (!isLeased) return done
     const [head, ...others] = told
     if (head !== undefined) return await send(await parcelOf([head, ...others], by, route), route)
