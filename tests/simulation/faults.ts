@@ -165,6 +165,9 @@ export function drawUnknown(
   const how = dice.oneOf<How>([
     'refuses a deal',
     'refuses a rich deal',
+    // More often: only this one lasts in each chat.
+    'fails at a deal',
+    'fails at a deal',
     'fails at a deal',
     'refuses the webhook',
     'fails unheard',
