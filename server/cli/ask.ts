@@ -1,5 +1,3 @@
-import * as v from 'valibot'
-import { errorBody } from '../../contract/endpoints.ts'
 import { errorCode } from '../log.ts'
 
 export type Reply =
@@ -84,7 +82,7 @@ export function inOurPlace(answer: Answer, url: string): string | undefined {
   if (isHtml(headers, text)) {
     return `answers ${status} with a page of HTML, perhaps the sign-in page of a proxy`
   }
-  const isOurs = v.is(errorBody, fieldsOf(text))
+  const isOurs = typeof Object(fieldsOf(text).error).code === 'string'
   return [401, 403].includes(status) && !isOurs
     ? `answers ${status}, perhaps from a proxy`
     : undefined
