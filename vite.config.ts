@@ -1,7 +1,7 @@
 import { tanstackRouter } from '@tanstack/router-plugin/vite'
 import react from '@vitejs/plugin-react'
 import { defineConfig, type UserConfig } from 'vite'
-import { boot } from './build/boot.ts'
+import { boot, withoutRocketLoader } from './build/boot.ts'
 import { publish } from './build/publish.ts'
 import { security } from './build/security.ts'
 import { settings } from './build/settings.ts'
@@ -31,6 +31,7 @@ export default defineConfig((): UserConfig => {
       react(),
       settings(config),
       boot(config),
+      withoutRocketLoader,
       security(config),
       publish(config),
     ],

@@ -3,9 +3,6 @@ import type { Plugin } from 'vite'
 import { endpoints, pathOf } from '../contract/endpoints.ts'
 import type { Config } from '../src/parse-config.ts'
 
-// Cloudflare's Rocket Loader would run the scripts itself, which Trusted Types forbid. It reads only what precedes `src`.
-const forRocketLoader = { 'data-cfasync': 'false' }
-
 /**
  * Adds src/boot.ts to the page, with the addresses of what it starts
  * (docs/decisions.md, 301).
@@ -20,7 +17,7 @@ export function boot({ apiUrl, crm, chat }: Config): Plugin {
     },
     transformIndexHtml: {
       order: 'post',
-      handler(html, { bundle = {} }) {
+      handler(_html, { bundle = {} }) {
         const fileOf = (source: string) => {
           const chunk = Object.values(bundle).find(
             (file) => file.type === 'chunk' && file.facadeModuleId?.endsWith(source),
@@ -29,7 +26,6 @@ export function boot({ apiUrl, crm, chat }: Config): Plugin {
           return `/${chunk.fileName}`
         }
         const attrs = {
-          ...forRocketLoader,
           src: fileOf('/src/boot.ts'),
           // A deferred script runs before the main script, so it starts the calls before the app.
           // Without the priority, Chromium requests it after all others.
@@ -44,11 +40,21 @@ export function boot({ apiUrl, crm, chat }: Config): Plugin {
             endpoints.rules.path,
           ),
         }
-        return {
-          html: html.replaceAll('<script ', '<script data-cfasync="false" '),
-          tags: [{ tag: 'script', attrs, injectTo: 'head-prepend' }],
-        }
+        return [{ tag: 'script', attrs, injectTo: 'head-prepend' }]
       },
     },
   }
+}
+
+/**
+ * Keeps Cloudflare's Rocket Loader from the page's scripts: it would run them itself, which Trusted Types forbid. It reads
+ * only what precedes `src`. So this comes after what adds a script.
+ */
+export const withoutRocketLoader: Plugin = {
+  name: 'dealbell:without-rocket-loader',
+  apply: 'build',
+  transformIndexHtml: {
+    order: 'post',
+    handler: (html) => html.replaceAll('<script ', '<script data-cfasync="false" '),
+  },
 }

@@ -92,7 +92,7 @@ const permissions = [
 ]
 
 /**
- * The Cache-Control of the page. A cache that others share would keep an old page after a release, since some take
+ * The Cache-Control of the page. A shared cache would keep an old page after a release, since some take
  * `no-cache` only for a hint. A proxy must not rewrite it (RFC 9111 §5.2.2.6). `no-store` would disable the back-forward
  * cache.
  */
@@ -110,7 +110,7 @@ export const everyAnswer = {
 
 /**
  * Strict-Transport-Security. A browser keeps it for the host with all its ports, on which other programs may speak http.
- * So it never includes the hosts below. Send it only over https (RFC 6797 §7.2).
+ * So it never includes subdomains. Send it only over https (RFC 6797 §7.2).
  * @param maxAgeS seconds, by default a year; 0 makes a browser forget it.
  */
 export const strictTransportSecurity = (maxAgeS = 31_536_000) => `max-age=${maxAgeS}`

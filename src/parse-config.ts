@@ -1,4 +1,5 @@
 import { backendRoots } from '../contract/endpoints.ts'
+import { originsIn } from '../contract/origins.ts'
 import { defaultNames, providerIdOf, providerName } from '../contract/provider-names.ts'
 
 export type Config = ReturnType<typeof parseConfig>
@@ -61,10 +62,7 @@ export function parseConfig(env: Readonly<Record<string, unknown>>) {
     )
   }
 
-  const contactFormOrigins = setting('VITE_CONTACT_FORM_ORIGINS', '')
-    .split(',')
-    .map((origin) => origin.trim())
-    .filter((origin) => origin !== '')
+  const contactFormOrigins = originsIn(setting('VITE_CONTACT_FORM_ORIGINS', ''))
   if (!contactFormOrigins.every(isOrigin)) {
     problems.push(
       `VITE_CONTACT_FORM_ORIGINS must be an origin such as https://docs.google.com, or several with commas between; it is '${contactFormOrigins.join(',')}'`,

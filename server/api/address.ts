@@ -52,7 +52,7 @@ export function addressRoutes(id: AddressId, context: Context) {
   }
 
   /** Why the address cannot be connected, for the person who has pasted it. Undefined if it can. */
-  async function problemWith(
+  async function whyRefused(
     c: Request,
     byAddress: ByAddress,
     address: string,
@@ -62,9 +62,7 @@ export function addressRoutes(id: AddressId, context: Context) {
       const { fault, part, words } = problem
       addressesRefused.inc({ provider: id, fault })
       // The chat may have changed its addresses.
-      if (fault === 'path' || fault === 'parameter') {
-        log.warn('address not understood', { provider: id, fault, part })
-      }
+      if (part !== undefined) log.warn('address not understood', { provider: id, fault, part })
       return words
     }
     await limits.authorization(c)
@@ -83,8 +81,8 @@ export function addressRoutes(id: AddressId, context: Context) {
       case 'unclear':
       case 'refused':
         return outcome.kind === 'refused' && outcome.connectionBroken
-          ? refusalInWords(providers, id, outcome.reason)
-          : `${name} did not take a message at this address (${outcome.reason}). Make the webhook again, as the steps say.`
+          ? `${refusalInWords(providers, id, outcome.reason)} Its answer was ${outcome.reason}.`
+          : `${name} did not take a message at this address. Its answer was ${outcome.reason}. The webhook may be deleted, or may not post in its channel. If a new webhook gets the same answer, tell whoever runs this server.`
     }
   }
 
@@ -92,10 +90,10 @@ export function addressRoutes(id: AddressId, context: Context) {
     ttl: authorizationLifetimeMs,
   })
 
-  /** As `problemWith`. A double click sends the form twice, and an address that works gets only one message. */
-  async function problemOnce(c: Request, byAddress: ByAddress, state: string, address: string) {
+  /** As `whyRefused`. A double click sends the form twice, and an address that works gets only one message. */
+  async function whyRefusedOnce(c: Request, byAddress: ByAddress, state: string, address: string) {
     const key = sha256(`${state} ${address}`)
-    const proof = proofs.get(key) ?? problemWith(c, byAddress, address)
+    const proof = proofs.get(key) ?? whyRefused(c, byAddress, address)
     proofs.set(key, proof)
     try {
       const problem = await proof
@@ -137,7 +135,7 @@ export function addressRoutes(id: AddressId, context: Context) {
       const address = isStandIn ? (byAddress.standInAddress ?? '') : text('address')
       const channel = isStandIn ? '' : text('channel').slice(0, longestName)
       try {
-        const problem = await problemOnce(c, byAddress, state, address)
+        const problem = await whyRefusedOnce(c, byAddress, state, address)
         if (problem !== undefined) {
           return answer(c, addressPage({ name, state, byAddress, address, channel, problem }), 400)
         }

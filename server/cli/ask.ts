@@ -59,6 +59,41 @@ function whyOf(error: unknown, url: URL, timeoutS: number): string {
   return `the connection failed (${code})`
 }
 
+/** Where an answer redirects. */
+export function redirectOf({ headers }: Answer, url: string): URL | null {
+  const location = headers.get('Location')
+  return location === null ? null : URL.parse(location, url)
+}
+
+/** Whether an answer is a page of HTML. Some proxies send one without a type, others call ours so. */
+export function isHtml(headers: Headers, text: string): boolean {
+  const isPage = /^\s*(?:<!--[\s\S]*?-->\s*)*<(?:!doctype|html|head|meta|title|body)\b/i.test(text)
+  return isPage || headers.get('Content-Type')?.trim().startsWith('text/html') === true
+}
+
+/** What another program does in this server's place, which follows an address; undefined if nothing shows that. */
+export function inOurPlace(answer: Answer, url: string): string | undefined {
+  const { status, headers, text } = answer
+  if (status >= 300 && status < 400) {
+    const to = redirectOf(answer, url)
+    const place = to === null ? '' : ` to ${to.origin}${to.pathname}`
+    return `redirects${place} (${status}), perhaps the sign-in page of a proxy`
+  }
+  if (isHtml(headers, text)) {
+    return `answers ${status} with a page of HTML, perhaps the sign-in page of a proxy`
+  }
+  const isOurs = typeof Object(fieldsOf(text).error).code === 'string'
+  return [401, 403].includes(status) && !isOurs
+    ? `answers ${status}, perhaps from a proxy`
+    : undefined
+}
+
+/** What became of a call, which follows its address. */
+export function whatCame(reply: Reply, url: string): string {
+  if (reply.kind === 'none') return `gets no answer: ${reply.why}`
+  return inOurPlace(reply, url) ?? `answers ${reply.status}`
+}
+
 /** The fields of a JSON object; none if the text is something else. */
 export function fieldsOf(text: string): Readonly<Record<string, unknown>> {
   try {

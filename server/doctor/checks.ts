@@ -1,18 +1,12 @@
 // Whether addresses and database work. Each check returns a finding and changes nothing.
 
-import { endpoints } from '../../contract/endpoints.ts'
-import { type Answer, ask, fieldsOf } from '../cli/ask.ts'
+import * as v from 'valibot'
+import { endpoints, errorBody } from '../../contract/endpoints.ts'
+import { originsIn } from '../../contract/origins.ts'
+import { type Answer, ask, fieldsOf, inOurPlace, redirectOf, whatCame } from '../cli/ask.ts'
 import { Client, connectionTo, lookAtSession } from '../database/session.ts'
 import { isLoopback } from '../http/origin.ts'
-import {
-  type Finding,
-  inOurPlace,
-  redirectOf,
-  right,
-  warning,
-  whatCame,
-  wrong,
-} from '../providers/provider-doctor.ts'
+import { type Finding, right, warning, wrong } from '../providers/provider-doctor.ts'
 import { named, oauthIds, usedOf } from '../providers/registry.ts'
 import { databaseUrlError } from '../settings/open-errors.ts'
 import type { Addresses } from '../settings/settings.ts'
@@ -51,7 +45,7 @@ export async function checkDashboard(addresses: Addresses): Promise<Finding> {
   const isPage = reply.status === 200 && reply.text.includes('<div id="root">')
   if (!isPage) {
     return wrong(
-      `${url} ${whatCame(reply, url)}, but not the dashboard. The host must answer this address with the dashboard's index.html (docs/hosting.md).`,
+      `${url} does not show the dashboard: it ${whatCame(reply, url)}. The host must answer this address with the dashboard's index.html (docs/hosting.md).`,
     )
   }
   const urls = listed(redirectUrls)
@@ -80,13 +74,24 @@ export async function checkWatched({ apiUrl }: Addresses): Promise<Finding | und
     const url = apiUrl + path
     const reply = await ask(url)
     if (reply.kind === 'none') return undefined
-    const { status, error } = fieldsOf(reply.text)
-    if (typeof (status ?? Object(error).code) === 'string') continue
+    if (isOurs(reply)) continue
     return warning(
-      `${url} ${whatCame(reply, url)}. Whoever watches Dealbell from outside gets this in its place. Let the proxy pass ${path} to this server, without a sign-in (docs/hosting.md).`,
+      `${url} ${whatCame(reply, url)}. A monitor gets this answer instead of Dealbell's. Let the proxy pass ${path} to this server, without a sign-in (docs/hosting.md).`,
     )
   }
   return right(`${endpoints.health.path} and /ready answer at ${apiUrl}, without a sign-in.`)
+}
+
+const watched = v.variant('status', [
+  v.object({ status: v.literal('ok'), features: v.array(v.string()), appUrl: v.string() }),
+  v.object({ status: v.literal('ready') }),
+  v.object({ status: v.literal('not ready'), failing: v.array(v.string()) }),
+])
+
+/** Whether this server answers. It says 500 if its database does not. */
+function isOurs({ status, text }: Answer): boolean {
+  const answer = fieldsOf(text)
+  return v.is(watched, answer) || (status === 500 && v.is(errorBody, answer))
 }
 
 /**
@@ -94,7 +99,7 @@ export async function checkWatched({ apiUrl }: Addresses): Promise<Finding | und
  * @param origins the setting of those that are allowed beside its own.
  */
 export async function checkContactForm(first: URL, origins: string): Promise<Finding> {
-  const set = origins.split(',').flatMap((origin) => origin.trim() || [])
+  const set = originsIn(origins)
   let at = first
   const missing = new Set<string>()
   for (let hops = 0; hops < mostRedirects; hops++) {
@@ -107,7 +112,7 @@ export async function checkContactForm(first: URL, origins: string): Promise<Fin
   }
   if (missing.size === 0) return right(`The contact form answers at ${at.origin}.`)
   return wrong(
-    `The contact form at ${first.origin} leads to ${listed([...missing])}, which the page does not let into its frame. Set VITE_CONTACT_FORM_ORIGINS=${[...set, ...missing].join(',')}, and build the dashboard again.`,
+    `The contact form at ${first.origin} leads to ${listed([...missing])}, which the page's policy blocks. Set VITE_CONTACT_FORM_ORIGINS=${[...set, ...missing].join(',')}, and build the dashboard again.`,
   )
 }
 

@@ -25,8 +25,8 @@ export function standInPolicy(
 }
 
 /**
- * The Strict-Transport-Security of a server at these addresses; undefined for none. Without a setting, there is none where
- * an address has a port of its own: whatever is at the host's other ports is not ours.
+ * The Strict-Transport-Security of a server at these addresses; undefined for none. By default,
+ * none if an address has a port: other programs may use the host's other ports.
  * @param hstsMaxAge the setting, in seconds.
  */
 export function hstsOf({
@@ -38,7 +38,9 @@ export function hstsOf({
   apiUrl: string
   hstsMaxAge: number | undefined
 }): string | undefined {
-  const hasPort = [appUrl, apiUrl].some((url) => /^https:\/\/[^/]*:\d+(\/|$)/.test(url))
+  const hasPort = [appUrl, apiUrl]
+    .map((url) => new URL(url))
+    .some(({ protocol, port }) => protocol === 'https:' && port !== '')
   if (!appUrl.startsWith('https:') || (hasPort && hstsMaxAge === undefined)) return undefined
   return strictTransportSecurity(hstsMaxAge)
 }

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import * as v from 'valibot'
+import { originsIn } from '../../contract/origins.ts'
 import { pagePolicy } from '../../contract/page-headers.ts'
 import { defaultNames } from '../../contract/provider-names.ts'
 import type { Dashboard } from './serve.ts'
@@ -36,11 +37,7 @@ export async function readBuiltPage(
 }
 
 /** Without what the build leaves out of a list or at the end of an address. */
-const plain = (text: string) =>
-  text
-    .replaceAll(/\s*,\s*/g, ',')
-    .replace(/[/,\s]+$/, '')
-    .trim()
+const plain = (text: string) => originsIn(text).join(',').replace(/\/+$/, '')
 
 function assertSettingsOf(built: v.InferOutput<typeof buildInfo>): void {
   const settings = {

@@ -14,7 +14,7 @@ import {
 import type { ChatMessage, MessageKey } from './chat-message.ts'
 import type { ByAddress, Chat, Names, Pace, PostOutcome, Secrets } from './provider.ts'
 import { ProviderError } from './provider-error.ts'
-import { type AddressForm, type AddressProblem, otherForm, readAddress } from './read-address.ts'
+import { type AddressForm, otherForm, readAddress } from './read-address.ts'
 import { type AddressId, registry } from './registry.ts'
 
 /** What a chat answered. The body is text of at most 64 KiB. */
@@ -105,12 +105,6 @@ export function createByAddress(
     throw new ProviderError(id, 'check', 'refused', notAllowed)
   }
 
-  function problemWith(text: string): AddressProblem | undefined {
-    const address = readAddress(text, settings, name)
-    if (!(address instanceof URL)) return address
-    return text === settings.standInAddress ? undefined : otherForm(address, chat.form, name)
-  }
-
   const accountOf = (address: URL): Account =>
     address.href === settings.standInAddress
       ? { accountId: `${id}:stand-in`, channelId: 'stand-in', channelName: 'sales (stand-in)' }
@@ -174,7 +168,11 @@ export function createByAddress(
     steps: chat.steps,
     asksForName: look?.request.method !== 'get',
     standInAddress: settings.standInAddress,
-    problemWith,
+    problemWith(text) {
+      const address = readAddress(text, settings, name)
+      if (!(address instanceof URL)) return address
+      return text === settings.standInAddress ? undefined : otherForm(address, chat.form, name)
+    },
     async prove(address) {
       if (look?.request.method !== 'get') {
         return await countedPost(id, () => post(address, hello, [address]))
@@ -203,7 +201,6 @@ export function createByAddress(
     authorizeUrl: ({ state }) => `${settings.pageUrl}?${new URLSearchParams({ state })}`,
     async exchange({ code }) {
       const { address, channel } = v.parse(pastedAddress, JSON.parse(code))
-      if (problemWith(address)) throw new ProviderError(id, 'exchange', 'refused', notAllowed)
       const { accountId, channelId, accountName, channelName } = {
         ...accountOf(allowed(address)),
         ...(await lookAt(address, 'exchange')),

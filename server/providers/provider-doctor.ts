@@ -1,4 +1,4 @@
-import { type Answer, ask, fieldsOf, type Reply } from '../cli/ask.ts'
+import { ask, fieldsOf, inOurPlace, whatCame } from '../cli/ask.ts'
 import type { ProviderSettings } from './calls.ts'
 import { type CrmId, type DealProperty, type OAuthId, registry, settingOf } from './registry.ts'
 
@@ -35,24 +35,6 @@ export interface ProviderDoctor {
   distributions?: readonly string[]
   /** What makes each of the app's files, by its path. `earlier` is the file that is there, or empty. */
   files(app: App, distribution?: string): Record<string, (earlier: string) => object>
-}
-
-/** Where an answer redirects. */
-export function redirectOf({ headers }: Answer, url: string): URL | null {
-  const location = headers.get('Location')
-  return location === null ? null : URL.parse(location, url)
-}
-
-/** What another program does in this server's place, which follows an address; undefined if nothing shows that. */
-export function inOurPlace(answer: Answer, url: string): string | undefined {
-  const { status, text } = answer
-  if (status >= 300 && status < 400) {
-    const to = redirectOf(answer, url)
-    const place = to === null ? '' : ` to ${to.origin}${to.pathname}`
-    return `redirects${place} (${status}), perhaps the sign-in page of a proxy`
-  }
-  if (!/^\s*<(!doctype|html)/i.test(text)) return undefined
-  return `answers ${status} with a page of HTML, perhaps the sign-in page of a proxy`
 }
 
 /** The code of an error of this server. */
@@ -188,10 +170,4 @@ export async function checkUninstalls(crm: CrmId, url: string): Promise<Finding>
   return warning(
     `${registry[crm].name} cannot tell that a user has uninstalled the app: DELETE ${url} ${whatCame(reply, url)}. The daily check finds it later. Let the proxy pass DELETE at this address to this server, without a sign-in (docs/hosting.md).`,
   )
-}
-
-/** What became of a call, which follows its address. */
-export function whatCame(reply: Reply, url: string): string {
-  if (reply.kind === 'none') return `gets no answer: ${reply.why}`
-  return inOurPlace(reply, url) ?? `answers ${reply.status}`
 }

@@ -21,9 +21,9 @@ const rightToLeft =
 
 /**
  * Like `oneLine`, for a text of others in our sentence. One from right to left would change places with its neighbours:
- * 'from → to' would read 'to → from'. So it stands in an isolation (UAX #9). A mark for left to right stands before it,
- * because `dir="auto"` takes the direction of a line from its first letter, even from one in an isolation. Other texts
- * need neither, so most messages have no invisible characters.
+ * 'from → to' would read 'to → from'. It is wrapped in isolating characters (U+2068, U+2069), so that its direction does
+ * not move the text around it. U+200E stands before it, because `dir="auto"` takes a line's direction from its first letter.
+ * Other texts need neither, so most messages have no invisible characters.
  */
 export function inSentence(text: string, maxLength: number): string {
   const line = oneLine(text, maxLength)

@@ -125,10 +125,9 @@ export const logLinesLost = new Counter({
   registers,
 })
 
-/** `path` and `parameter` may say that a chat has changed its addresses. */
 export const addressesRefused = new Counter({
   name: 'dealbell_addresses_refused_total',
-  help: 'Pasted addresses of webhooks that were not called, by what is wrong with them.',
+  help: 'Pasted addresses of webhooks that were not called, by what is wrong with them. With origin, fragment, characters, spelling, path or parameter, the chat may have changed its addresses: the log says what is not understood.',
   labelNames: ['provider', 'fault'],
   registers,
 })

@@ -51,7 +51,7 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           </p>
           <p className="inline text-muted">
             <Fact>{rule && ruleInWords(rule)}</Fact>
-            <Fact>{!isSent && channel}</Fact>
+            <Fact>{!isSent && channel && <bdi>{channel}</bdi>}</Fact>
             <Fact>{tries > 1 && `tried ${tries} times`}</Fact>
           </p>
         </div>

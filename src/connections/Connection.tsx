@@ -61,8 +61,8 @@ export function Connection({
             )}
             {isConnected && (account || channel) && (
               <span className="names">
-                <Fact>{account}</Fact>
-                <Fact>{channel}</Fact>
+                <Fact>{account && <bdi>{account}</bdi>}</Fact>
+                <Fact>{channel && <bdi>{channel}</bdi>}</Fact>
                 {asOf && <span>{asOf}</span>}
               </span>
             )}

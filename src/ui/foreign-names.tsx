@@ -12,13 +12,13 @@ export function SentTo({ channel }: { channel: string | null }) {
   )
 }
 
-/** ' · #sales'. Nothing without a text. */
+/** ' · tried 2 times'. Nothing without a text. */
 export function Fact({ children }: { children: ReactNode }) {
   return (
     children && (
       <>
         <span> · </span>
-        <bdi>{children}</bdi>
+        {children}
       </>
     )
   )

@@ -15,12 +15,12 @@ import { takeLog } from '../setup.ts'
 /** Runs the boot script at an address, with what a build with these settings writes into its attributes. */
 async function boot(address: string, settings = {}) {
   const { transformIndexHtml } = bootScript(parseConfig(settings))
-  const { handler } = transformIndexHtml as { handler: (...given: unknown[]) => { tags: Tag[] } }
+  const { handler } = transformIndexHtml as { handler: (...given: unknown[]) => Tag[] }
   const bundle = ['/src/boot.ts', '/react-dom/client.js'].map((facadeModuleId) => ({
     type: 'chunk',
     facadeModuleId,
   }))
-  const [{ attrs = {} } = {}] = handler('', { bundle }).tags
+  const [{ attrs = {} } = {}] = handler('', { bundle })
   const script = document.createElement('script')
   for (const [name, value] of Object.entries(attrs)) {
     if (name.startsWith('data-')) script.setAttribute(name, String(value))

@@ -9,6 +9,7 @@ import {
 } from '../../contract/endpoints.ts'
 import { featureCalls } from '../../contract/features.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
+import { isHtml } from '../../server/cli/ask.ts'
 import {
   type Answered,
   type Client,
@@ -353,7 +354,7 @@ function inItsPlace(exchange: Answered): string | undefined {
     end &&
     plain(end) !== plain(new URL(url)) &&
     `, after a redirect to ${end.origin}${end.pathname}`
-  const isPage = isHtml(exchange) && !(isRedirect && !isRead)
+  const isPage = isHtml(answer.headers, answer.body) && !(isRedirect && !isRead)
   if (!from && !isPage) return undefined
   return `${isPage ? 'A page of HTML' : 'Another address'} answered with ${answer.status}${from || ''}: perhaps the sign-in page of a proxy, or the page that a host shows at unknown addresses. Let the proxy pass the calls of the dashboard to the backend.`
 }
@@ -370,10 +371,6 @@ function saysStatus({ url, answer }: Answered): string {
   const redirected = answer.url === url ? '' : ', after a redirect'
   const hint = answer.status === 401 ? ' Pass a session with --cookie.' : ''
   return `The status is ${answer.status}${redirected}.${hint}`
-}
-
-function isHtml({ answer }: Answered): boolean {
-  return /^\s*<(!doctype|html)/i.test(answer.body)
 }
 
 function isObject(json: unknown): json is Record<string, unknown> {

@@ -3,7 +3,7 @@ import { sharedTest as test } from './server.ts'
 
 // What stands between the server and a browser may rewrite the page.
 
-const sentence = /Dealbell takes long to start\./
+const sentence = /Dealbell is slow to start\./
 const heading = { name: 'Deal notifications' }
 
 /** Rewrites the page as a proxy does. Its headers stay. */

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { ChatMessage, Part } from '../../server/providers/chat-message.ts'
 import { createDiscord } from '../../server/providers/discord/discord.ts'
 import { googleChat } from '../../server/providers/google-chat/google-chat.ts'
+import { readAddress } from '../../server/providers/read-address.ts'
 import { type Change, dealRules } from '../../server/relay/decide/rules.ts'
 import { digestOf } from '../../server/relay/write/digest.ts'
 import {
@@ -148,10 +149,20 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
   const at = (origin: string) => origin + rest
 
   test('twenty forms and more may be connected', () => {
-    const all = new Set([...right, ...elsewhere, good, good.replace(host, `${host}:443`)])
+    const all = new Set([
+      ...[...right, ...elsewhere, good, good.replace(host, `${host}:443`)],
+      // Some phones begin with a capital. Some administrators write their host with capitals.
+      ...[at(`https://${host.toUpperCase()}`), at(`HTTPS://${host}:443`)],
+      ...(search === '' ? [`${good}?`] : []),
+    ])
     expect(all.size).toBeGreaterThanOrEqual(20)
-    for (const address of all)
+    for (const address of all) {
       expect([address, byAddress?.problemWith(address)]).toEqual([address, undefined])
+      // What is called is in the normal form.
+      const read = readAddress(address, settings, chat.id)
+      const { pathname: path, search: query } = of(address)
+      expect(read).toMatchObject({ href: of(address).origin + path + query })
+    }
   })
 
   const wrongEverywhere: AddressCase['wrong'] = [
@@ -162,7 +173,6 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
       'javascript:alert(1)',
       'file:///etc/passwd',
     ].map((text) => ['scheme', text] as const),
-    ['spelling', `HTTPS${good.slice(5)}`],
     ...[
       ...['127.0.0.1', '2130706433', '0x7f.1', '0177.0.0.1', '[::1]', '[::ffff:7f00:1]'],
       ...['localhost', '169.254.169.254', 'evil.example', `${host}.`, `${host}:444`, `${host}:80`],
@@ -177,7 +187,7 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     ...[`user@${host}`, `user:x@${host}`, `${host}@evil.example`, `:x@${host}`].map(
       (name) => ['user', at(`https://${name}`)] as const,
     ),
-    ...[`@${host}`, host.toUpperCase(), host.replace('.', '%2e')].map(
+    ...[`@${host}`, `${host}:0443`, host.replace('.', '%2e')].map(
       (name) => ['spelling', at(`https://${name}`)] as const,
     ),
     ...[host.replace('.', '。'), host.replace('o', 'ｏ'), host.replace('.', '\u00AD.')].map(
@@ -193,6 +203,25 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     ['spelling', `https://${host}/x%2F..${rest}`],
     ['spelling', `https://${host}${pathname.replace(/\/(\w)/, '/%41$1')}${search}`],
     ['characters', `https://${host}${pathname.replace(/\/(\w+)/, '\\$1')}${search}`],
+    // Encoded: ASCII, a control character, what others may read as a dot or a slash, and what is no UTF-8.
+    ...[
+      '%2e%2E',
+      '%5c',
+      '%252e',
+      '%00',
+      '%0a',
+      '%23',
+      '%3F',
+      '%',
+      '%zz',
+      '%E4',
+      '%C0%AE',
+      '%C2%85',
+    ].map((part) => ['spelling', `https://${host}/x${part}${rest}`] as const),
+    ...['%E2%80%AE', '%EF%BC%8F', '%EF%BC%8E%EF%BC%8E', '%E2%80%A5', '%EF%BB%BF', '%C2%A0'].map(
+      (part) => ['spelling', `https://${host}/${part}${rest}`] as const,
+    ),
+    ['characters', `https://${host}/é${rest}`],
     ['path', `https://${host}/${search}`],
     ['spelling', `${good}?x=1?y=2`],
     ['fragment', `${good}#`],
@@ -215,13 +244,21 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
   test.each(allWrong)('$fault: never at $address', ({ fault, address, part }) => {
     const problem = byAddress?.problemWith(address)
     expect(problem?.fault).toBe(fault)
-    expect(problem?.words).toMatch(/^Dealbell (cannot use|does not know|does not find) .*\.$/)
+    expect(problem?.words).toMatch(
+      /^(Dealbell (cannot use|does not know) |An address of a webhook in ).*\.$/,
+    )
     expect(problem?.words).not.toMatch(/copy/i)
     // Who has a webhook's id or token can post.
     expect(JSON.stringify(problem)).not.toMatch(/a-B_c|a_B-c|abcdefghij|0123456789abc/)
     if (part === undefined) return
     expect(problem?.part).toBe(part)
     expect(problem?.words).toContain(`“${part}”`)
+  })
+
+  test('without an origin, it says that none may be used yet', () => {
+    const problem = create({ ...settings, origins: [] }).byAddress?.problemWith(good)
+    expect(problem).toMatchObject({ fault: 'origin', part: host })
+    expect(problem?.words).toMatch(/^No address of .* may be used on this server yet\./)
   })
 
   test('an address that is stored is still called if its form is not known any more', async () => {
@@ -231,9 +268,6 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     const secrets = { accessToken: '', incomingWebhookUrl: address }
     expect(provider.byAddress?.problemWith(address)).toMatchObject({ fault: 'path' })
     expect(await provider.post(secrets, 'C1', testMessage, ['key'])).toEqual({ kind: 'posted' })
-    const code = JSON.stringify({ address, channel: '' })
-    const exchange = provider.exchange({ code, redirectUri: 'r', codeVerifier: 'v' })
-    await expect(exchange).rejects.toMatchObject({ reason: 'address_not_allowed' })
     await server.close()
   })
 
@@ -263,6 +297,10 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
       if (outcome.kind === 'refused' && outcome.connectionBroken) {
         expect(open().brokenReasons).toHaveProperty(outcome.reason)
       }
+    })
+
+    test('no reason asks to copy what was copied', () => {
+      expect(Object.values(open().brokenReasons).join()).not.toMatch(/copy/i)
     })
 
     // As the chat writes its errors, with a code that is on no list.

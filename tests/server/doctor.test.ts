@@ -160,7 +160,7 @@ describe('npm run doctor', () => {
       says: [
         '✗ HubSpot refuses HUBSPOT_CLIENT_SECRET (BAD_CLIENT_SECRET). Copy',
         '✗ Slack refuses SLACK_CLIENT_SECRET (bad_client_secret). Copy',
-        `✗ ${APP_URL}/hubspot/callback answers 200, but not the dashboard. The host must answer this address with the dashboard's index.html`,
+        `✗ ${APP_URL}/hubspot/callback does not show the dashboard: it answers 200. The host must answer this address with the dashboard's index.html`,
         `✗ Dealbell answers at ${API_URL}/webhooks/hubspot, but refuses the signature. Restart the server if HUBSPOT_CLIENT_SECRET`,
       ],
     },
@@ -186,7 +186,7 @@ describe('npm run doctor', () => {
       says: [
         '! HubSpot answers 403 error, which says nothing about client id and secret.',
         `✗ The Slack app does not list the redirect URL ${APP_URL}/slack/callback. Add it under OAuth & Permissions`,
-        `✗ Webhooks do not arrive: at ${API_URL}/webhooks/hubspot, another program answers 403.`,
+        `✗ Webhooks do not arrive: at ${API_URL}/webhooks/hubspot, another program answers 403, perhaps from a proxy.`,
       ],
     },
     'plain http': {
@@ -249,6 +249,21 @@ describe('npm run doctor', () => {
       () => new Response(signInPage, { status: 403, headers: html }),
       /answers 403 with a page of HTML, perhaps the sign-in page of a proxy/,
     ],
+    [
+      'by a page that begins in another way',
+      () => new Response('\uFEFF\uFEFF<!-- x -->\n<head><title>Sign in</title>', { status: 403 }),
+      /answers 403 with a page of HTML, perhaps the sign-in page of a proxy/,
+    ],
+    [
+      'by the type of a page',
+      () => new Response('Sign in', { status: 403, headers: html }),
+      /answers 403 with a page of HTML, perhaps the sign-in page of a proxy/,
+    ],
+    [
+      'in JSON',
+      () => Response.json({ status: 'KO', message: 'Unauthorized' }, { status: 401 }),
+      /answers 401, perhaps from a proxy/,
+    ],
   ])(
     'names a proxy that asks for a sign-in, at each address that others call: %s',
     async (_, signIn, what) => {
@@ -260,7 +275,7 @@ describe('npm run doctor', () => {
       expect(about('! Pipedrive cannot tell that a user')).toMatch(what)
       for (const crm of ['hubspot', 'pipedrive']) {
         const line = lines.find((each) => each.includes(`/webhooks/${crm}`))
-        expect(line).toMatch(/^✗ .*(redirects \(302\)|answers 403 with a page of HTML).*sign-in/)
+        expect(line).toMatch(/^✗ .*(redirects \(302\)|answers 40\d).*sign-in/)
       }
       expect(code).toBe(1)
     },
@@ -280,7 +295,7 @@ describe('npm run doctor', () => {
     const origin = new URL(next).origin
     const leads = await doctor({ ...env, ...form, VITE_CONTACT_FORM_ORIGINS: last })
     expect(leads.lines).toContainEqual(
-      `✗ The contact form at ${APP_URL} leads to ${origin}, which the page does not let into its frame. Set VITE_CONTACT_FORM_ORIGINS=${last},${origin}, and build the dashboard again.`,
+      `✗ The contact form at ${APP_URL} leads to ${origin}, which the page's policy blocks. Set VITE_CONTACT_FORM_ORIGINS=${last},${origin}, and build the dashboard again.`,
     )
     const right = await doctor({
       ...env,

@@ -80,7 +80,8 @@ export const discord: AddressChat = {
     code_10015: isGone,
     discord_404: isGone,
     code_10003: 'the channel of the webhook was deleted. Make a webhook in another channel',
-    code_50027: 'the address is not complete. Copy the whole address again, or make a new webhook',
+    code_50027:
+      'the token in the address is wrong: a part of it is missing, or it is no longer valid. Make a new webhook',
     code_220001:
       'the webhook is in a forum, in which Dealbell cannot post. Make a webhook in a text channel',
   },

@@ -4,6 +4,7 @@ import { type AddressChat, createByAddress, withoutSlash } from '../by-address.t
 import { type AddressSettings, defaultTimeouts } from '../calls.ts'
 import { uuidOf } from '../message-id.ts'
 import type { Chat } from '../provider.ts'
+import { parameterOf, spellingsOf } from '../read-address.ts'
 import { card } from './card.ts'
 
 // https://developers.google.com/workspace/chat/create-messages: with text and cards, a message has at most 32,000 bytes.
@@ -24,26 +25,24 @@ const wrongKey = 'API_KEY_INVALID'
 const noAccess =
   'Google Chat does not accept the address: the webhook was deleted, its space is closed, or your administrator has switched webhooks off. Make a new one'
 
-const messages = /\/v1\/spaces\/([\w-]+)\/messages\/?$/
+const messages = /\/spaces\/([\w-]+)\/messages\/?$/
 
-/**
- * Keeps the thread that an address names. An id of a message is ours: Google would post a copied one only once. Its APIs
- * also read a parameter that is written as `request_id`.
- */
+/** Keeps the thread that an address names. An id of a message is ours: Google would post a copied one only once. */
 function plain(address: URL): URL {
   const url = withoutSlash(address)
-  for (const name of new Set(url.searchParams.keys())) {
-    if (/^(?:request|message)_?id$/i.test(name)) url.searchParams.delete(name)
-  }
+  const copied = ['requestId', 'messageId'].flatMap((id) => spellingsOf(id, url))
+  for (const name of copied) url.searchParams.delete(name)
   return url
 }
 
 /** A thread is another place than its space. Each webhook has threads of its own, also with the same key. */
-function threadIn({ searchParams }: URL): string | undefined {
-  const key = searchParams.get('threadKey')
+function threadIn(address: URL): string | undefined {
+  const key = parameterOf(address, 'threadKey')
   // Without this option, Google ignores the key.
-  if (!key || !searchParams.get('messageReplyOption')?.startsWith('REPLY_MESSAGE')) return undefined
-  return hash('sha256', JSON.stringify([searchParams.get('token'), key]), 'hex').slice(0, 16)
+  const replies = parameterOf(address, 'messageReplyOption')?.startsWith('REPLY_MESSAGE')
+  if (key === undefined || !replies) return undefined
+  const token = parameterOf(address, 'token')
+  return hash('sha256', JSON.stringify([token, key]), 'hex').slice(0, 16)
 }
 
 export const googleChat: AddressChat = {
@@ -55,7 +54,7 @@ export const googleChat: AddressChat = {
     'Name it Dealbell, and choose Save.',
     'Copy the whole address of the webhook, and paste it here.',
   ],
-  form: { path: messages, shown: '/v1/spaces/{space}/messages', parameters: ['key', 'token'] },
+  form: { path: messages, shown: '/spaces/{space}/messages', parameters: ['key', 'token'] },
   plain,
   /** Google posts a message once for each request id. The same text in another form is another message. */
   request(message, key, address) {
@@ -77,7 +76,7 @@ export const googleChat: AddressChat = {
     UNAUTHENTICATED: noAccess,
     PERMISSION_DENIED: noAccess,
     NOT_FOUND: noAccess,
-    [wrongKey]: 'the key in the address is wrong. Copy the whole address again',
+    [wrongKey]: 'the key in the address is wrong, or no longer valid. Make a new webhook',
   },
   // 60 messages in 60 seconds for a space, which all its apps share. Google does not say how long to wait.
   // https://developers.google.com/workspace/chat/limits

@@ -47,7 +47,8 @@ export const mattermost: AddressChat = {
     app_channel_get_existing: 'the channel of the webhook was deleted. Make a new one',
     api_post_create_post_can_not_post_to_deleted_error:
       'the channel of the webhook was archived. Restore the channel, or make a new webhook',
-    api_context_404: 'there is no Mattermost at the address. Copy the whole address again',
+    api_context_404:
+      'it has no webhooks at the address: it may have moved. Make a new webhook, or ask your administrator',
   },
   // Its limit is off by default. If it is on, it is 10 calls a second for the address of this server.
   defaultWaitMs: 10_000,

@@ -13,6 +13,9 @@ const errorAnswer = pipe(string(), parseJson(), object({ error: object({ code: s
 const workflow =
   /\/workflows\/([\w-]+)(?:\/[^/]+)*?\/triggers\/[^/]+(?:\/[^/]+)*?\/paths\/invoke(?:\/|$)/i
 
+const notValid =
+  'the workflow does not accept the signature in the address: a part of it is missing, or it is no longer valid. Make a new webhook'
+
 export const teams: AddressChat = {
   id: 'microsoft-teams',
   steps: [
@@ -43,9 +46,9 @@ export const teams: AddressChat = {
       'the workflow does not let anyone post. Set its trigger to “Anyone”, or make a new one',
     DirectApiInvalidAuthorizationScheme:
       'the workflow does not let anyone post. Set its trigger to “Anyone”, or make a new one',
-    AuthorizationFailed: 'the signature in the address is wrong. Copy the whole address again',
-    http_401: 'the workflow does not accept the address. Copy the whole address again',
-    http_403: 'the workflow does not accept the address. Copy the whole address again',
+    AuthorizationFailed: notValid,
+    http_401: notValid,
+    http_403: notValid,
     http_404: 'the workflow of the webhook was deleted. Make a new one',
   },
   defaultWaitMs: 30_000,

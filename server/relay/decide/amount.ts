@@ -2,13 +2,12 @@ import { inSentence } from '../foreign-text.ts'
 
 const longestCurrency = 20
 const currencies = new Intl.DisplayNames('en', { type: 'currency', fallback: 'none' })
-/** All that the text of a sum has for certain: 0.1 + 0.2 is 0.30000000000000004. */
+/** Digits that are exact in a double: 0.1 + 0.2 is 0.30000000000000004. */
 const allDigits = { maximumSignificantDigits: 15 }
 
 /**
- * Formats an amount, such as '€1,250.50', '€1,250' or, with a currency of the account's own, '1,500 USDT'. It has the
- * decimals that are usual in its currency, but all if these would show 0 or nobody knows which are usual. Returns
- * undefined if the deal has no amount.
+ * Formats an amount, such as '€1,250.50', '€1,250' or, with a currency of the account's own, '1,500 USDT'. Usual decimals
+ * of the currency. All decimals if the usual ones would show 0 or are unknown. Returns undefined if the deal has no amount.
  */
 export function formatAmount(amount: string | null, currency: string | null): string | undefined {
   if (amount === null || amount.trim() === '') return undefined
