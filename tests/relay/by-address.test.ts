@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { defaultTimeouts } from '../../server/providers/calls.ts'
 import type { ChatMessage, Part } from '../../server/providers/chat-message.ts'
 import { createDiscord } from '../../server/providers/discord/discord.ts'
 import { googleChat } from '../../server/providers/google-chat/google-chat.ts'
@@ -280,11 +281,12 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     beforeEach(() => {
       server.calls = []
     })
-    const open = () => create({ ...settings, origins: [server.url] }, shortTimeouts)
+    const open = ({ stalls }: Answer = {}) =>
+      create({ ...settings, origins: [server.url] }, stalls ? shortTimeouts : defaultTimeouts)
     const secrets = () => ({ accessToken: '', incomingWebhookUrl: at(server.url) })
     function post(answer: Answer) {
       server.answers = { [pathname]: answer, '/inner': each.outcomes[0]?.[0] ?? {} }
-      return open().post(secrets(), 'C1', testMessage, ['key'])
+      return open(answer).post(secrets(), 'C1', testMessage, ['key'])
     }
 
     test.each(each.outcomes)('with %j', async (answer, outcome) => {

@@ -169,8 +169,8 @@ test.each([
 })
 
 describe('what Slack does not say itself may pass', () => {
-  const post = (at = url) =>
-    createSlackPost(createSlackClient(at), shortTimeouts).post(
+  const post = (at = url, timeouts = defaultTimeouts) =>
+    createSlackPost(createSlackClient(at), timeouts).post(
       { accessToken: 'x', incomingWebhookUrl: `${at}/C1` },
       'C1',
       message,
@@ -209,7 +209,7 @@ describe('what Slack does not say itself may pass', () => {
       'c/chat.postMessage': refusal('not_in_channel'),
       'c/C1': { stalls: true },
     }
-    const ways = ['a', 'c'].map((way) => post(`${url}/${way}`))
+    const ways = ['a', 'c'].map((way) => post(`${url}/${way}`, shortTimeouts))
     for (const outcome of await Promise.all(ways)) {
       expect(outcome).toEqual({ kind: 'failed', reason: 'unreachable', code: 'TIMEOUT' })
     }
