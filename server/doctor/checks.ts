@@ -112,7 +112,7 @@ export async function checkContactForm(first: URL, origins: string): Promise<Fin
   }
   if (missing.size === 0) return right(`The contact form answers at ${at.origin}.`)
   return wrong(
-    `The contact form at ${first.origin} leads to ${listed([...missing])}, which the page's policy blocks. Set VITE_CONTACT_FORM_ORIGINS=${[...set, ...missing].join(',')}, and build the dashboard again.`,
+    `The contact form at ${first.origin} leads to ${listed([...missing])}, which the page's policy forbids. Set VITE_CONTACT_FORM_ORIGINS=${[...set, ...missing].join(',')}, and build the dashboard again.`,
   )
 }
 

@@ -295,7 +295,7 @@ describe('npm run doctor', () => {
     const origin = new URL(next).origin
     const leads = await doctor({ ...env, ...form, VITE_CONTACT_FORM_ORIGINS: last })
     expect(leads.lines).toContainEqual(
-      `✗ The contact form at ${APP_URL} leads to ${origin}, which the page's policy blocks. Set VITE_CONTACT_FORM_ORIGINS=${last},${origin}, and build the dashboard again.`,
+      `✗ The contact form at ${APP_URL} leads to ${origin}, which the page's policy forbids. Set VITE_CONTACT_FORM_ORIGINS=${last},${origin}, and build the dashboard again.`,
     )
     const right = await doctor({
       ...env,
