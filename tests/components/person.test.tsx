@@ -157,19 +157,25 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
 test('a backend that names two persons in turn loads the page again once, and once more after the user looks', async () => {
   const { calls } = openAsAnn()
   const rules = await box(closed, true)
-  for (const [path, person] of [
-    ['status', 'bob'],
-    ['rules', 'ann'],
-  ]) {
-    server.use(
-      http.get(`*/api/*/${path}`, () =>
-        HttpResponse.json(
-          { connected: true, rules: ['deal-closed'] },
-          { headers: { 'Dealbell-Person': `${person}` } },
-        ),
-      ),
+  const answer = (person: string) =>
+    HttpResponse.json(
+      { connected: true, rules: ['deal-closed'] },
+      { headers: { 'Dealbell-Person': person } },
     )
-  }
+  // Each page reads a status before the rules, so that it is Bob's: a save of Bob's then loads the rules.
+  const statusRead = [0, 1, 2, 3].map(() => Promise.withResolvers<void>())
+  statusRead[1]?.resolve()
+  const ofThisPage = () => statusRead[calls('GET /health').length]
+  server.use(
+    http.get('*/api/*/status', () => {
+      setTimeout(() => ofThisPage()?.resolve())
+      return answer('bob')
+    }),
+    http.get('*/api/*/rules', async () => {
+      await ofThisPage()?.promise
+      return answer('ann')
+    }),
+  )
   for (const loads of [2, 3]) {
     lookAgain()
     void hearFromOtherTab({ saved: 'bob' })
