@@ -91,6 +91,21 @@ describe('a message that fails', () => {
 describe('a digest that fails', () => {
   shareBackend('PGlite', { times: { ...relayTimes, firstRetryMs: 1, pollMs: 20 } })
 
+  test('is repeated as it was after its answer was lost, so that a chat knows its id again', async () => {
+    const userId = await connect()
+    answerPosts(async () => {
+      if (calls().length > 2) return
+      if (calls().length === 1) await tell([21, 22])
+      // A gateway's, and then the chat's own.
+      return { status: calls().length === 1 ? 504 : 500 }
+    })
+    await tell(range(1, 20))
+    await backend.settled()
+    expect(calls().map(dealsIn)).toEqual([...Array(3).fill(range(1, 20)), [21], [22]])
+    expect(new Set(calls().map(({ id }) => id)).size).toBe(3)
+    await backend.disconnect(userId, 'slack')
+  })
+
   test('loses only the change that fails', async () => {
     const userId = await connect()
     refusesFor({ status: 500 }, 7)

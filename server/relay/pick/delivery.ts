@@ -28,9 +28,15 @@ export interface Delivery {
   receivedAtMs: number
   /**
    * When the latest claim of this delivery ends. The claim is this process's own, or an earlier one whose outcome
-   * nobody recorded. Null if there is no such claim. Deliveries with the same time were claimed for one message.
+   * nobody recorded, or whose answer was lost. Null if there is no such claim. Deliveries with the same time were claimed
+   * for one message.
    */
   claimedUntil: string | null
+  /**
+   * An earlier call may have posted it: nobody recorded what became of that, or its answer was lost. Those that it covered
+   * stay one message, so that a chat that knows the id of a message again posts it once.
+   */
+  mayBePosted: boolean
   /** When the channel accepts its next message, on the clock of `performance.now()`. */
   channelFreeAt: number
   crm: Connection | null
@@ -116,4 +122,5 @@ export const deliveryAndEvent = {
   ),
   waitMs: milliseconds(sql`greatest(${putOffUntil(deliveries)}, now()) - now()`),
   claimedUntil: sql<string | null>`${deliveries.sendingUntil}::text`,
+  mayBePosted: sql<boolean>`${deliveries.sendingUntil} is not null`,
 }

@@ -16,7 +16,7 @@ import {
 } from '../../database/schema.ts'
 import { chatOf, crmOf } from '../../people/routes.ts'
 import { channelLooks } from '../../watch/metrics.ts'
-import { type Delivery, deliveryAndEvent, fewestInDigest, milliseconds } from './delivery.ts'
+import { type Delivery, deliveryAndEvent, fewestInDigest, isClaimed, milliseconds } from './delivery.ts'
 
 export type Next =
   | { kind: 'delivery'; delivery: Delivery }
@@ -36,7 +36,7 @@ const mostPassed = 10
 const mostLookedAt = 100
 
 /** The condition that a delivery waits because its last try has failed, and not for a limit or for another process. */
-const hasFailed = sql`coalesce(attempts > 0 and sending_until is null
+const hasFailed = sql`coalesce(attempts > 0 and ${isClaimed} is not true
   and reason <> 'paused' and reason not like '%rate_limited', false)`
 
 /**

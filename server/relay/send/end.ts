@@ -174,7 +174,11 @@ export function createFailures({
     group: Group,
     connection: Connection | undefined,
     reason: string,
-    { field, code }: { field?: string | undefined; code?: string | undefined } = {},
+    {
+      field,
+      code,
+      form,
+    }: { field?: string | undefined; code?: string | undefined; form?: PutOff['form'] } = {},
   ): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
     const isTried = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
@@ -189,7 +193,7 @@ export function createFailures({
     if (first === undefined) return ended
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
-    const next = await putOff([first, ...others], { afterMs, reason, countTry: true })
+    const next = await putOff([first, ...others], { afterMs, reason, countTry: true, ...(form && { form }) })
     log('delivery put off', { ...logFields(first), reason, field, code, tries, afterMs })
     return next.kind === 'go on' ? { ...next, failing: true } : next
   }

@@ -156,6 +156,12 @@ export interface PutOff {
   form?: 'single' | 'plain'
 }
 
+/** What may be posted keeps the time that names those of its message, which ends now. */
+const endClaim = ([{ mayBePosted }]: Group) =>
+  mayBePosted
+    ? sql`case when sending_until is not null then least(sending_until, now()) end`
+    : sql`null`
+
 /** @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing. */
 export async function recordPutOff(
   database: Database,
@@ -168,7 +174,7 @@ export async function recordPutOff(
     sql`with ${owned(processId, group)}, changed as (
           update deliveries
           set not_before = now() + make_interval(secs => ${Math.min(afterMs, longestPutOffMs) / 1000}), reason = ${reason},
-              sending_until = null, rule_id = ${ruleOf(group)}, form = coalesce(${form ?? null}, form),
+              sending_until = ${endClaim(group)}, rule_id = ${ruleOf(group)}, form = coalesce(${form ?? null}, form),
               attempts = attempts + ${Number(countTry)}::int
           where id = any(array(select id from owned))
         )

@@ -128,8 +128,13 @@ export function createSend({
         const next = await putOff(group, { afterMs: 0, reason: 'rate_limited' })
         return next.kind === 'go on' ? { kind: 'rest', ms: answer.ms } : next
       }
-      case 'failed':
-        return await retry(group, chat, answer.reason, answer)
+      case 'failed': {
+        const { reason } = answer
+        if (isLost.test(reason)) return await retry(withPosted(group, true), chat, reason, answer)
+        // One change may make the whole digest fail. So each gets a message of its own, unless that could repeat one.
+        const isSplit = group.length > 1 && first.attempts > 0 && !first.mayBePosted
+        return await retry(group, chat, reason, { ...answer, ...(isSplit && { form: 'single' }) })
+      }
       case 'unclear':
         return await afterAnswer(await clarify(chat, answer), parcel, route)
       case 'refused': {
@@ -139,7 +144,8 @@ export function createSend({
           log.warn('message refused', { ...logFields(first), messages: group.length, reason, at })
           // After a digest, each gets a message of its own. After that, it gets a plain text.
           const form = group.length > 1 ? 'single' : 'plain'
-          return await putOff(group, { afterMs: 0, reason, countTry: true, form })
+          const again = withPosted(group, false)
+          return await putOff(again, { afterMs: 0, reason, countTry: true, form })
         }
         return await end(group, 'dead', reason, { countTry: true, countAs: messageRefused })
       }
@@ -161,6 +167,13 @@ export function createSend({
       }
     }
   }
+}
+
+/** The reasons of a failure after which the chat may have posted the message: nothing or a gateway has answered. */
+const isLost = /^(?:unreachable|nonsense|DEADLINE_EXCEEDED|http_50[24]|http_52\d)$/
+
+function withPosted([first, ...others]: Group, mayBePosted: boolean): Group {
+  return [{ ...first, mayBePosted }, ...others.map((each) => ({ ...each, mayBePosted }))]
 }
 
 /** What a message is about: its channel and its events. */
