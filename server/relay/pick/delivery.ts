@@ -3,7 +3,7 @@ import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { isTooFarAhead, waitsUntil } from '../../database/clock.ts'
 import { dealEvents, deliveries, testProperty, users } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
-import type { CrmId, DealProperty } from '../../providers/registry.ts'
+import { type CrmId, crmIds, type DealProperty } from '../../providers/registry.ts'
 
 /** A pending row of the table `deliveries`, with all that the later stages need of the database. */
 export interface Delivery {
@@ -47,12 +47,17 @@ export interface Delivery {
   isPaused: boolean
   /** The form of the message after the chat has refused a richer one. */
   form: 'single' | 'plain' | null
+  /** Its tries fail, but the providers work for other messages. These do not wait for it. */
+  alone: boolean
   ruleIds: readonly string[]
-  /** How many deliveries are pending in the channel, this one included. Counted up to `fewestInDigest`. */
+  /**
+   * How many deliveries are pending in the channel that one digest may cover with this one, which is included. Counted up
+   * to `fewestInDigest`.
+   */
   pendingInChannel: number
   /**
-   * Those of its user before it that have failed and wait, and that no later message has passed yet (pick/next.ts).
-   * Empty if it has its turn.
+   * Those of its user before it that have failed and wait, and of which nobody knows whether they fail alone. Empty if it
+   * has its turn.
    */
   passes: readonly number[]
   shown?: Shown
@@ -60,6 +65,10 @@ export interface Delivery {
 
 /** If fewer deliveries are pending in a channel, each gets its own message. */
 export const fewestInDigest = 6
+
+/** The reasons of a delivery that waits though no try of it has failed. */
+export const limitOf = (crm: CrmId) => `${crm}_rate_limited`
+export const waitReasons = ['paused', 'rate_limited', ...crmIds.map(limitOf)] as const
 
 /** Deliveries of one user in one channel that one message covers. */
 export type Group = readonly [Delivery, ...Delivery[]]
@@ -107,6 +116,7 @@ export const deliveryAndEvent = {
   eventId: deliveries.eventId,
   attempts: deliveries.attempts,
   form: deliveries.form,
+  alone: deliveries.alone,
   isEnded: sql<boolean>`coalesce(${deliveries.id} <= (
     select ended_through from ${users} as own where own.id = ${deliveries.userId}), false)`,
   crmId: dealEvents.crm,

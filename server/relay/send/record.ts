@@ -154,6 +154,8 @@ export interface PutOff {
   countTry?: boolean
   /** The form of the next try, after the chat has refused a richer one. */
   form?: 'single' | 'plain'
+  /** The deliveries fail alone. */
+  alone?: boolean
 }
 
 /** What may be posted keeps the time that names those of its message, which ends now. */
@@ -167,7 +169,7 @@ export async function recordPutOff(
   database: Database,
   processId: string,
   group: Group,
-  { afterMs, reason, countTry = false, form }: PutOff,
+  { afterMs, reason, countTry = false, form, alone = false }: PutOff,
 ): Promise<boolean> {
   return await hasLease(
     database,
@@ -175,17 +177,17 @@ export async function recordPutOff(
           update deliveries
           set not_before = now() + make_interval(secs => ${Math.min(afterMs, longestPutOffMs) / 1000}), reason = ${reason},
               sending_until = ${endClaim(group)}, rule_id = ${ruleOf(group)}, form = coalesce(${form ?? null}, form),
-              attempts = attempts + ${Number(countTry)}::int
+              attempts = attempts + ${Number(countTry)}::int, alone = alone or ${alone}
           where id = any(array(select id from owned))
         )
         select from lease`,
   )
 }
 
-/** Ends the wait of failed deliveries: one after them was sent, so what failed them may be over. */
-export async function endWaits(database: Database, ids: readonly number[]): Promise<void> {
+/** A later message was sent, so these failed deliveries fail alone. What failed them may be over, so their wait ends. */
+export async function setAlone(database: Database, ids: readonly number[]): Promise<void> {
   await database.execute(
-    sql`update deliveries set not_before = null
+    sql`update deliveries set not_before = null, alone = true
         where id = any(array(
           select id from deliveries where id = any(${sql.param([...ids])}::bigint[]) and state = 'pending'
           order by id for update

@@ -13,14 +13,14 @@ import type { Chat, PostOutcome } from '../../providers/provider.ts'
 import { countSent, messageRefused } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import type { RelayParts } from '../parts.ts'
-import type { Group } from '../pick/delivery.ts'
+import { type Group, isOfDeal } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/loop.ts'
 import { type createTurns, pauseAccount } from '../schedule/pauses.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
 import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
-import { endWaits, recordSent } from './record.ts'
+import { recordSent, setAlone } from './record.ts'
 
 export interface Parcel {
   group: Group
@@ -118,7 +118,8 @@ export function createSend({
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         await recordAcceptance(database, [crm, chat])
         if (sameEvent) await endSaid(group)
-        if (first.passes.length > 0) await endWaits(database, first.passes)
+        // A test message does not show that the CRM works.
+        if (first.passes.length > 0 && isOfDeal(first)) await setAlone(database, first.passes)
         return more ? goOn : done
       }
       case 'wait': {
