@@ -38,7 +38,7 @@ export async function revive(database: Database, ids: readonly string[]): Promis
       tx,
       sql`update deliveries
           set state = 'pending', attempts = 0, reason = null, not_before = null, form = null,
-              sending_until = null, finished_at = null
+              alone = false, sending_until = null, finished_at = null
           where id = any(array(
             select id from deliveries
             where id = ${some} and state = 'dead'

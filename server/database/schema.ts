@@ -236,6 +236,8 @@ export const deliveries = pgTable(
     sendingUntil: time('sending_until'),
     // The chat has refused a richer form of its message: the next try is about this change alone, or is plain text.
     form: text('form', { enum: ['single', 'plain'] }),
+    // Its tries fail, but the providers work for other messages. These do not wait for it.
+    alone: boolean('alone').notNull().default(false),
     finishedAt: time('finished_at'),
     // What the user's list shows of the change. A disconnect of the CRM deletes the name and the labels.
     ruleId: text('rule_id'),
@@ -253,6 +255,10 @@ export const deliveries = pgTable(
     index('deliveries_next')
       .on(table.channel, table.userId, table.occurredAt, table.id)
       .where(sql`state = 'pending'`),
+    // Those that fail alone. They have their turn after the others of the channel.
+    index('deliveries_alone')
+      .on(table.channel, table.occurredAt, table.id)
+      .where(sql`state = 'pending' and alone`),
     // The oldest that wait, for the metrics.
     index('deliveries_oldest').on(table.id).where(sql`state = 'pending'`),
     // A disconnect waits for these. A delivery leaves the index when it is recorded.

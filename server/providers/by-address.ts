@@ -42,7 +42,10 @@ export interface AddressChat {
   /** A call for a message: a POST of `json`, to the plain address or another `url`. */
   request(message: ChatMessage, key: MessageKey, address: URL): { url?: URL; json: object }
   headers?: Record<string, string>
-  /** The name of a failure, as in `brokenReasons`; undefined if there is none. */
+  /**
+   * The name of a failure, as in `brokenReasons`; undefined if there is none. A 2xx is one only if it has the form of the
+   * chat's errors: another try of what was posted would repeat it.
+   */
   failure(answer: Answer): string | undefined
   brokenReasons: Readonly<Record<string, string>>
   /** Those after which the address must never be called again. */
@@ -161,7 +164,8 @@ export function createByAddress(
     const isRefused = outcome.kind === 'refused' && outcome.connectionBroken
     if (isRefused) throw new ProviderError(id, stage, 'refused', outcome.reason)
     const waitMs = outcome.kind === 'wait' ? outcome.ms : undefined
-    throw new ProviderError(id, stage, 'unreachable', chat.failure(answer), waitMs)
+    const reason = 'reason' in outcome ? outcome.reason : undefined
+    throw new ProviderError(id, stage, 'unreachable', reason, waitMs)
   }
 
   const byAddress: ByAddress = {

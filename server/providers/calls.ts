@@ -119,13 +119,13 @@ export async function counted<Answer>(
 export const isPage = (headers: Headers) =>
   headers.get('Content-Type')?.startsWith('text/html') === true
 
-/** Answers that ask for another try (RFC 9110, RFC 8470, RFC 6585). */
-const triesAgain = new Set([408, 425, 429])
+/** Answers that ask for another try, or for a sign-in at a proxy (RFC 9110, RFC 8470, RFC 6585). */
+const triesAgain = new Set([407, 408, 421, 425, 429])
 
 /**
  * Decides what an error means that the chat's folder does not know. A new code must neither stop the messages behind it
- * nor break the connection, so a 4xx is about this message only. Whoever stands between answers with a page, which
- * refuses nothing. But where it finds the message too large (413), it finds that each time.
+ * nor break the connection, so a 4xx is about this message only. A page of HTML is a proxy's, so it says nothing
+ * about the message. Except 413: the proxy refuses the same message each time.
  */
 export function outcomeOfUnknown(
   { status, headers }: { status: number; headers: Headers },

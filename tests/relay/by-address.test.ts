@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { defaultTimeouts } from '../../server/providers/calls.ts'
+import { defaultTimeouts, outcomeOfUnknown } from '../../server/providers/calls.ts'
 import type { ChatMessage, Part } from '../../server/providers/chat-message.ts'
 import { createDiscord } from '../../server/providers/discord/discord.ts'
 import { googleChat } from '../../server/providers/google-chat/google-chat.ts'
@@ -419,4 +419,9 @@ test('Google Chat never gets an id that was copied, but the thread', () => {
   const start = `https://chat.googleapis.com/v1/spaces/A/messages?${kept}&requestId=`
   expect(called?.href.slice(0, start.length)).toBe(start)
   expect(called?.href.slice(start.length)).toMatch(/^[\da-f-]{36}$/)
+})
+
+test.each([407, 421])('an answer %i is a proxy’s, so the message is tried again', (status) => {
+  const outcome = { kind: 'failed', reason: 'x' }
+  expect(outcomeOfUnknown({ status, headers: new Headers() }, 'x')).toEqual(outcome)
 })

@@ -105,7 +105,11 @@ const outcomes: Array<[what: string, reasons: string, outcome: { kind: string }]
   ],
   ['must connect again', 'token_revoked channel_not_found is_archived no_service', refused(true)],
   ['waits half a minute', 'rate_limited ratelimited', waits(30_000)],
-  ['waits ten minutes', 'org_login_required team_added_to_org', waits(600_000)],
+  [
+    'waits ten minutes',
+    'org_login_required team_added_to_org external_channel_migrating',
+    waits(600_000),
+  ],
   ['waits an hour', 'message_limit_exceeded', waits(longestWaitMs)],
   ['loses this message if the access works', 'a_new_error invalid_blocks', { kind: 'unclear' }],
   [
@@ -183,6 +187,7 @@ describe('what Slack does not say itself may pass', () => {
     [{ body: { ok: false, error: { code: 'invalid_auth' } } }, 'nonsense'],
     [page, 'nonsense'],
     [{ ...page, status: 403 }, 'http_403'],
+    [{ status: 404, body: 'No such host' }, 'http_404'],
   ])('after %j', async (answer, reason) => {
     server.answers = { 'chat.postMessage': answer, C1: answer }
     expect(await post()).toEqual({ kind: 'failed', reason })
@@ -192,10 +197,17 @@ describe('what Slack does not say itself may pass', () => {
     [400, 'a_new_error', { kind: 'refused', connectionBroken: false }],
     [404, 'a_new_error', { kind: 'unclear' }],
     [500, 'a_new_error', { kind: 'failed' }],
+    [200, 'fatal_error', { kind: 'failed' }],
   ])('a webhook answers %i with %s', async (status, reason, outcome) => {
     const answer = { status, body: reason }
     server.answers = { 'chat.postMessage': refusal('not_in_channel'), C1: answer }
     expect(await post()).toMatchObject({ ...outcome, reason })
+  })
+
+  test('but a webhook that answers 200 in other words has posted', async () => {
+    const answer = { status: 200, body: 'Thank you.' }
+    server.answers = { 'chat.postMessage': refusal('not_in_channel'), C1: answer }
+    expect(await post()).toEqual({ kind: 'posted' })
   })
 
   test('after a page of a proxy in place of the webhook’s answer', async () => {

@@ -26,19 +26,21 @@ export function callOf({ url, headers }: Request, body: string) {
   const channel = form?.get('channel')
     ? `${token.split('-')[2]}/${form.get('channel')}`
     : webhook?.channel
-  const said = webhook ? body : `${form?.get('text')} ${form?.get('blocks')}`
-  /** The deals that a message names, and whether it is more than a plain text. */
-  const deals = Array.from(said.matchAll(/\bDeal (\d+)\b/g), ([, deal]) => Number(deal))
-  const isRich = said.includes('Notify me when') || new Set(deals).size > 1
   const isCrm = isPipedrive
     ? // Whose token it is may be asked before the account is known.
       path.startsWith(`${pipedrivePath}/api/`) && !path.endsWith('/users/me')
     : path.startsWith('/hubspot/crm/') && !path.includes('/associations/')
+  const said = webhook ? body : `${form?.get('text')} ${form?.get('blocks')}`
+  /** The deals that a message names, or the one that is read. */
+  const named = isCrm ? path.matchAll(/\/(?:0-3|deals)\/(\d+)$/g) : said.matchAll(/\bDeal (\d+)\b/g)
+  const deals = Array.from(named, ([, deal]) => Number(deal))
+  /** Whether a message is more than a plain text. */
+  const isRich = said.includes('Notify me when') || new Set(deals).size > 1
   const account = isCrm ? ofToken.exec(token)?.[1] : undefined
   const isSearch = path.endsWith('/search')
   return {
     ...{ provider, path, webhook, token, channel, account, isSearch, isPipedrive },
-    ...{ deals, isRich },
+    ...{ deals, isRich, isCrm },
   }
 }
 
@@ -51,7 +53,8 @@ export function failedAnswer(
     webhook,
     isPipedrive,
     isRich,
-  }: Pick<ProviderCall, 'path' | 'webhook' | 'isPipedrive' | 'isRich'>,
+    isCrm,
+  }: Pick<ProviderCall, 'path' | 'webhook' | 'isPipedrive' | 'isRich' | 'isCrm'>,
 ): Response | 'never' | undefined {
   const pause = { 'Retry-After': String(pauseS) }
   switch (how) {
@@ -88,8 +91,10 @@ export function failedAnswer(
       return unknownAt(webhook?.id, dice.oneOf([400, 403, 404, 409, 422, 451]))
     case 'refuses the webhook':
       return unknownAt(webhook?.id, dice.oneOf([401, 403, 404]))
-    case 'fails unheard':
     case 'fails at a deal':
+      if (isCrm) return Response.json({}, { status: dice.oneOf([500, 502, 599]) })
+      return unknownAt(webhook?.id, dice.oneOf([500, 502, 520, 599]))
+    case 'fails unheard':
       return unknownAt(webhook?.id, dice.oneOf([500, 502, 520, 599]))
     case 'hangs':
       return 'never'

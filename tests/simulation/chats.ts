@@ -148,6 +148,12 @@ export function acceptedAt(id: AddressId): Response {
   return answer(status, body)
 }
 
+/** What it says of a webhook that is asked for. */
+export function aboutAt({ id, channel }: Webhook): Response {
+  const { about } = byAddress[id].standIn
+  return answer(200, about === undefined ? '' : { ...about, channel_id: channel.split('/')[1] })
+}
+
 export function closedAt(id: AddressId): Response {
   const { status, error } = byAddress[id].standIn.deleted
   return answer(status, error)

@@ -1,7 +1,7 @@
 import { knownChat } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { minute, second } from './faults.ts'
-import { type MoveName, nameOf, nameSql } from './moves.ts'
+import { type MoveName, movesIn, nameOf, nameSql } from './moves.ts'
 import type { Plan, PlannedMove } from './plan.ts'
 import type { Processes } from './processes.ts'
 import type { Owner, Time } from './time.ts'
@@ -51,7 +51,9 @@ function applies(user: User, move: Move): boolean {
 
 /** The deals of which the chat takes no message. */
 const refusedDeals = ({ faults }: Plan) =>
-  faults.flatMap((fault) => ('how' in fault && fault.how === 'refuses a deal' ? fault.deal : []))
+  faults.flatMap((fault) =>
+    'how' in fault && fault.how === 'refuses a deal' ? (fault.deals ?? []) : [],
+  )
 
 /** Whether the user must be told of the move, if the run has ended. */
 function mustBeTold(played: Played, user: User, move: Move): boolean {
@@ -189,20 +191,37 @@ function timesOf(move: Move, { searchMs, crm, aheadMs }: Plan) {
   return { first: Math.min(...times), last: Math.max(...times) }
 }
 
-/** (1): if the chat knows the ids of messages, no channel gets the same message again, also after a crash. */
-function noneRepeated({ plan, world }: Played): string[] {
+/**
+ * (1): if the chat knows the ids of messages, no channel gets the same message again, also after a crash. And no change
+ * comes in two messages, except in a channel where two users may each have one.
+ */
+function noneRepeated({ plan, world, users }: Played): string[] {
   if (!plan.knowsIds) return []
+  const isShared = (channel: string) => {
+    const own = users.filter(({ routes }) => routes.some((route) => route.channel === channel))
+    return own.length > 1 || own.some(({ hasActed }) => hasActed)
+  }
+  const told = Map.groupBy(
+    world.outside.posts
+      .filter((post) => post.blocks !== '' && !isShared(world.channelOf(post)))
+      .flatMap((post) => movesIn(post).map((move) => `${world.channelOf(post)} gets ${move}`)),
+    (each) => each,
+  )
+  const twice = [...told].flatMap(([what, { length }]) =>
+    length > 1 ? [`(1) ${what} in ${length} messages`] : [],
+  )
   const same = Map.groupBy(world.outside.posts, (post) =>
     post.blocks === '' || world.isGreeting(post)
       ? undefined
       : [world.channelOf(post), post.text, post.blocks].join(),
   )
   same.delete(undefined)
-  return [...same.values()].flatMap(([first, ...more]) =>
+  const again = [...same.values()].flatMap(([first, ...more]) =>
     first !== undefined && more.length > 0
       ? [`(1) ${first.channel} gets the same message again: ${first.text}`]
       : [],
   )
+  return [...again, ...twice]
 }
 
 /**

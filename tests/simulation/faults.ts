@@ -44,7 +44,7 @@ export type How =
   | 'refuses a rich deal'
   | 'refuses the webhook'
   | 'fails unheard'
-  /** Its server fails at the messages about one deal. */
+  /** Its server fails at some deals: at messages about them, or at reads of one of them. */
   | 'fails at a deal'
 
 export type Fault =
@@ -65,8 +65,8 @@ export type Fault =
       pauseS: number
       /** A channel of the chat or a user's token of HubSpot; undefined: all. */
       only?: string
-      /** What is told of another deal is not concerned. */
-      deal?: number
+      /** What is about other deals is not concerned. */
+      deals?: readonly number[]
     }
 interface Around {
   moment: Moment
@@ -156,10 +156,11 @@ export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>)
 export function drawUnknown(
   dice: Dice,
   {
+    chat,
     moves,
     endMs,
     eventsMs,
-  }: Pick<Between, 'endMs' | 'eventsMs'> & { moves: readonly { deal: number }[] },
+  }: Pick<Between, 'chat' | 'endMs' | 'eventsMs'> & { moves: readonly { deal: number }[] },
 ): Fault[] {
   if (dice.chance(0.65)) return []
   const how = dice.oneOf<How>([
@@ -177,8 +178,17 @@ export function drawUnknown(
     return [{ ...of, at: dice.between(0, eventsMs), forMs: dice.between(1, 15) * second }]
   }
   // The others of its channel are watched after all other faults.
-  const deal = moves[dice.whole(0, moves.length - 1)]?.deal ?? 1
-  return [{ ...of, at: 0, forMs: endMs + 3 * minute, deal }]
+  const first = dice.whole(0, moves.length - 1)
+  // A chat that cannot be asked whether it works lets others pass only one by one.
+  const isAsked = !['microsoft-teams', 'google-chat'].includes(chat)
+  const isMany = how === 'fails at a deal' && isAsked
+  const deals = Array.from({ length: isMany ? dice.whole(3, 12) : 1 }, (_, at) => {
+    return moves[(first + at) % moves.length]?.deal ?? 1
+  })
+  const kind = isMany && dice.chance(0.4) ? 'crm' : 'chat'
+  // The relay asks for the first deal whether the CRM works.
+  const others = kind === 'crm' ? deals.filter((deal) => deal !== 1) : deals
+  return [{ ...of, kind, at: 0, forMs: endMs + 3 * minute, deals: others }]
 }
 
 function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Between): Fault {

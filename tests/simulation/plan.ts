@@ -229,7 +229,9 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   const acts = drawActs(between)
   // With dice of its own, so that seeds which once failed stay the same.
   const mistake = drawMistake(new Dice(seed * 104_729), between)
-  const unknown = drawUnknown(new Dice(seed * 7_919 + unknownSalt), { moves, endMs, eventsMs })
+  const unknown = drawUnknown(new Dice(seed * 7_919 + unknownSalt), {
+    ...{ chat, moves, endMs, eventsMs },
+  })
   const faults = [...drawFaults(between), ...mistake, ...unknown]
   // It takes a minute to play, so it is rare.
   if (seed % 1_000 === 500) faults.push(outage)

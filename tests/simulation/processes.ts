@@ -151,7 +151,7 @@ export function createProcesses({
           time.clockRightAt = time.now
           disturb(0)
         }
-        if ('forMs' in fault && !('only' in fault || 'deal' in fault)) disturb(fault.forMs)
+        if ('forMs' in fault && !('only' in fault || 'deals' in fault)) disturb(fault.forMs)
         if (fault.kind === 'database away') {
           database.awayUntil = time.now + fault.forMs
           time.after(fault.forMs, undefined, () => {

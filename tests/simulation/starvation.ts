@@ -5,6 +5,8 @@ import { second } from './faults.ts'
 
 /** A channel whose process has died is taken by another one after this time at most. */
 const longestStandMs = 25 * second
+/** While no process dies, a channel waits for the next look for work, and for one try of a message that fails. */
+const longestWaitMs = 16 * second
 
 /** The wait of this row of `channels` is over. */
 const isOver = (row: string) =>
@@ -13,13 +15,17 @@ const isOver = (row: string) =>
 /** (6): no channel starves. Looks at what could be sent; call it every few seconds. */
 export function createStarvationCheck({ time, plan, database }: Played, isCalm: () => boolean) {
   // The others must not wait for what fails alone.
-  const alone = plan.faults.flatMap((fault) => ('deal' in fault ? fault.deal : []))
+  const alone = plan.faults.flatMap((fault) => ('deals' in fault ? fault.deals : []))
   const since = new Map<string, { state: string; at: number }>()
+  let calmSince: number | undefined
   return (faultyUntil: (channel: string) => number): string[] => {
     if (!isCalm()) {
       since.clear()
+      calmSince = undefined
       return []
     }
+    calmSince ??= time.now
+    const mostMs = time.now - calmSince > 2 * longestStandMs ? longestWaitMs : longestStandMs
     const rows = database.ask<{ channel: string; state: string; free: boolean }>(
       `select channel, bool_or(is_free and ${isOver('channels')} and ${isOver('workspace')} is not false) as free,
               string_agg(first.id || ' ' || attempts || coalesce(not_before::text, ''), ',') as state
@@ -47,7 +53,7 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
         since.set(channel, { state, at: time.now })
         return []
       }
-      if (time.now - known.at < longestStandMs || time.now - time.startMs < plan.endMs) return []
+      if (time.now - known.at < mostMs || time.now - time.startMs < plan.endMs) return []
       return [`(6) ${channel} starves`]
     })
   }

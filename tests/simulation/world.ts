@@ -8,7 +8,7 @@ import {
   type PipedriveAnswer,
 } from '../relay/pipedrive-outside.ts'
 import { callOf, failedAnswer, ofToken, type ProviderCall } from './calls.ts'
-import { acceptedAt, base, closedAt, readAt, webhookAt } from './chats.ts'
+import { aboutAt, acceptedAt, base, closedAt, readAt, webhookAt } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type Fault, second } from './faults.ts'
 import { type MoveName, movesIn, nameSql } from './moves.ts'
@@ -196,10 +196,10 @@ export function createWorld({
     const sinceMs = time.now - time.startMs
     for (const fault of faults) {
       if (fault.kind !== call.provider) continue
-      const { at, forMs, share, only, deal } = fault
+      const { at, forMs, share, only, deals } = fault
       if (sinceMs < at || sinceMs >= at + forMs) continue
       if (only !== undefined && only !== call.channel && !call.token.includes(only)) continue
-      if (deal !== undefined && !call.deals.includes(deal)) continue
+      if (deals !== undefined && !call.deals.some((deal) => deals.includes(deal))) continue
       if (fault.how === 'refuses once') {
         if (madeMistakes.has(fault)) continue
         madeMistakes.add(fault)
@@ -211,11 +211,14 @@ export function createWorld({
 
   /** The answer of a chat by address, which takes the posts to its webhooks. */
   async function answerOfWebhook(
-    { id: chat, channel }: NonNullable<ReturnType<typeof webhookAt>>,
+    webhook: NonNullable<ReturnType<typeof webhookAt>>,
     url: URL,
     body: string,
   ): Promise<Response> {
+    const { id: chat, channel } = webhook
     if (archived.has(channel)) return closedAt(chat)
+    // The relay asks for the webhook.
+    if (body === '') return aboutAt(webhook)
     const read = await readAt(chat, url, body)
     if ('refused' in read) return read.refused
     const { shown, id } = read

@@ -17,8 +17,6 @@ import type { Chat } from '../provider.ts'
 import { fits, messageOf } from './message.ts'
 
 const snowflake = pipe(string(), regex(/^\d{1,20}$/))
-/** A webhook or a message. */
-const accepted = pipe(string(), parseJson(), object({ id: snowflake }))
 const webhook = pipe(
   string(),
   parseJson(),
@@ -43,10 +41,10 @@ const isGone = 'the webhook was deleted. Make a new one'
 
 /** The name of an error: the code of Discord's answer, as in 'code_10015'. */
 function failure({ status, body }: Answer): string | undefined {
-  if (status >= 200 && status < 300 && safeParse(accepted, body).success) return undefined
   const { success, output } = safeParse(errorAnswer, body)
+  if (success && output.code > 0) return `code_${output.code}`
+  if (status >= 200 && status < 300) return undefined
   if (!success) return `http_${status}`
-  if (output.code > 0) return `code_${output.code}`
   // Without a code of its own, the address leads nowhere. After such a 404, Discord wants no further call.
   return status === 404 ? 'discord_404' : `http_${status}`
 }
@@ -79,7 +77,8 @@ export const discord: AddressChat = {
   brokenReasons: {
     code_10015: isGone,
     discord_404: isGone,
-    code_10003: 'the channel of the webhook was deleted. Make a webhook in another channel',
+    code_10003:
+      'the channel or thread of the webhook was deleted. Make a webhook in another channel',
     code_50027:
       'the token in the address is wrong: a part of it is missing, or it is no longer valid. Make a new webhook',
     code_220001:
@@ -100,6 +99,7 @@ export const discord: AddressChat = {
     const id = hook.exec(address.pathname)?.[1] ?? ''
     return { accountId: `discord:${id}`, channelId: threadIn(address) ?? id }
   },
+  // Without the thread: a webhook can be asked only for itself.
   look: {
     request: { method: 'get' },
     read({ status, body }, address) {

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto'
-import { array, fallback, is, object, parseJson, pipe, regex, safeParse, string } from 'valibot'
+import { array, fallback, object, parseJson, pipe, regex, safeParse, string } from 'valibot'
 import { type AddressChat, createByAddress, withoutSlash } from '../by-address.ts'
 import { type AddressSettings, defaultTimeouts } from '../calls.ts'
 import { uuidOf } from '../message-id.ts'
@@ -19,7 +19,6 @@ const errorAnswer = pipe(
     error: object({ status: code, details: fallback(array(object({ reason: code })), []) }),
   }),
 )
-const posted = pipe(string(), parseJson(), object({}))
 const wrongKey = 'API_KEY_INVALID'
 
 const noAccess =
@@ -65,9 +64,8 @@ export const googleChat: AddressChat = {
   },
   confirms: true,
   failure({ status, body }) {
-    if (status >= 200 && status < 300 && is(posted, body)) return undefined
     const { success, output } = safeParse(errorAnswer, body)
-    if (!success) return `http_${status}`
+    if (!success) return status >= 200 && status < 300 ? undefined : `http_${status}`
     const { error } = output
     // A wrong key is an invalid argument, as a message can be.
     return error.details.some(({ reason }) => reason === wrongKey) ? wrongKey : error.status

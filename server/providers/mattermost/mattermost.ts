@@ -12,10 +12,10 @@ const errorAnswer = pipe(string(), parseJson(), object({ id: string() }))
 
 /** The id of an error: 'web.incoming_webhook.invalid.app_error' is 'web_incoming_webhook_invalid'. */
 function failure({ status, body }: Answer): string | undefined {
-  if (status === 200 && body.trim() === 'ok') return undefined
   const { success, output } = safeParse(errorAnswer, body)
   const id = success ? output.id.replace(/\.app_error$/, '').replaceAll('.', '_') : ''
-  return /^\w{1,60}$/.test(id) ? id : `http_${status}`
+  if (/^\w{1,60}$/.test(id)) return id
+  return status >= 200 && status < 300 ? undefined : `http_${status}`
 }
 
 const noChannel = 'web_incoming_webhook_channel'

@@ -33,10 +33,9 @@ export const teams: AddressChat = {
   // 202 says that the workflow has accepted the message. Nothing says whether it has posted it.
   confirms: false,
   failure({ status, body }) {
-    if (status >= 200 && status < 300) return undefined
     const { success, output } = safeParse(errorAnswer, body)
-    const known = success && /^\w{1,60}$/.test(output.error.code) ? output.error.code : undefined
-    return known ?? `http_${status}`
+    if (success && /^\w{1,60}$/.test(output.error.code)) return output.error.code
+    return status >= 200 && status < 300 ? undefined : `http_${status}`
   },
   brokenReasons: {
     WorkflowNotFound: 'the workflow of the webhook was deleted. Make a new one',

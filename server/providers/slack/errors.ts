@@ -62,7 +62,8 @@ const waits: Readonly<Record<string, number>> = {
   rate_limited: defaultWaitMs,
   // All members of a workspace together send too much.
   message_limit_exceeded: longestWaitMs,
-  // Slack moves the workspace into an organisation, which takes hours.
+  // Slack moves the channel or the workspace, which takes hours.
+  external_channel_migrating: 10 * 60_000,
   team_added_to_org: 10 * 60_000,
   org_login_required: 10 * 60_000,
 }
@@ -79,20 +80,16 @@ const temporary = new Set([
   'service_unavailable',
 ])
 
-/**
- * Decides what Slack's error code means for the message and the connection.
- * @param ofUnknown what another code means. Its argument is undefined if `code` does not look like a code.
- */
-export function outcomeOfError(
-  code: unknown,
-  ofUnknown: (reason: string | undefined) => PostOutcome,
-): PostOutcome {
-  const reason = typeof code === 'string' && /^[a-z0-9_]{1,60}$/i.test(code) ? code : undefined
-  if (reason === undefined) return ofUnknown(reason)
+/** @returns a text that looks like a code of Slack; otherwise undefined. */
+export const codeOf = (text: unknown): string | undefined =>
+  typeof text === 'string' && /^[a-z0-9_]{1,60}$/i.test(text) ? text : undefined
+
+/** Decides what Slack's error code means for the message and the connection. @returns undefined if it is not known. */
+export function outcomeOfCode(reason = ''): PostOutcome | undefined {
   const ms = Object.hasOwn(waits, reason) ? waits[reason] : undefined
   if (ms !== undefined) return { kind: 'wait', ms }
   if (temporary.has(reason)) return { kind: 'failed', reason }
   return Object.hasOwn(brokenReasons, reason)
     ? { kind: 'refused', reason, connectionBroken: true }
-    : ofUnknown(reason)
+    : undefined
 }

@@ -2,12 +2,12 @@ import { WebAPIHTTPError, WebAPIPlatformError, WebAPIRateLimitedError } from '@s
 import ky, { HTTPError } from 'ky'
 import { createCache } from '../../cache.ts'
 import { errorCode } from '../../log.ts'
-import { countedPost, oneTry, outcomeOfUnknown, type Timeouts } from '../calls.ts'
+import { countedPost, isPage, oneTry, outcomeOfUnknown, type Timeouts } from '../calls.ts'
 import { uuidOf } from '../message-id.ts'
 import type { Chat, PostOutcome } from '../provider.ts'
 import { slackMessage } from './blocks.ts'
 import { type SlackClient, waitMs } from './client.ts'
-import { outcomeOfError } from './errors.ts'
+import { codeOf, outcomeOfCode } from './errors.ts'
 
 /** With these errors, the bot may not be a member of the chosen channel, which may be private. */
 const needsMembership = new Set(['not_in_channel', 'channel_not_found', 'no_permission'])
@@ -102,20 +102,20 @@ async function postAsBot(
   } catch (error) {
     if (error instanceof WebAPIPlatformError) {
       // The client also throws this error if an answer is not of Slack's form. It may then have no code.
+      const reason = codeOf(error.data.error)
+      if (reason === undefined) return { kind: 'failed', reason: 'nonsense' }
       // A new code may also be about the access, or mean that nothing works for a time.
-      return outcomeOfError(error.data.error, (reason) =>
-        reason === undefined
-          ? { kind: 'failed', reason: 'nonsense' }
-          : { kind: 'unclear', reason, at: placesIn(error.data) },
-      )
+      return outcomeOfCode(reason) ?? { kind: 'unclear', reason, at: placesIn(error.data) }
     }
     if (error instanceof WebAPIRateLimitedError) {
       return { kind: 'wait', ms: error.retryAfter * 1000 }
     }
-    // Slack answers 200 even if it refuses. This answer is from what stands before it.
+    // Slack answers 200 even if it refuses, so this answer is a proxy's. It finds a message too large each time.
     if (error instanceof WebAPIHTTPError) {
-      const { statusCode: status, headers } = error
-      return outcomeOfUnknown({ status, headers: new Headers(headers) }, `http_${status}`)
+      const reason = `http_${error.statusCode}`
+      return error.statusCode === 413
+        ? { kind: 'refused', reason, connectionBroken: false }
+        : { kind: 'failed', reason }
     }
     return { kind: 'failed', reason: 'unreachable', code: errorCode(error) }
   }
@@ -127,17 +127,19 @@ async function postToWebhook(
   timeoutMs: number,
 ): Promise<PostOutcome> {
   try {
-    const answer = await ky.post(url, { json: plain(message), ...oneTry(timeoutMs) }).text()
-    return answer === 'ok' ? { kind: 'posted' } : { kind: 'failed', reason: 'nonsense' }
+    const request = ky.post(url, { json: plain(message), ...oneTry(timeoutMs) })
+    const { headers } = await request
+    if (isPage(headers)) return { kind: 'failed', reason: 'nonsense' }
+    // It is 'ok'. Another text may also say that Slack has posted the message.
+    return outcomeOfCode(codeOf(await request.text())) ?? { kind: 'posted' }
   } catch (error) {
     if (!(error instanceof HTTPError))
       return { kind: 'failed', reason: 'unreachable', code: errorCode(error) }
     const { status, headers } = error.response
     if (status === 429) return { kind: 'wait', ms: waitMs(headers) }
     // After an error, a webhook answers 4xx with the code as plain text.
-    return outcomeOfError(error.data, (code = `http_${status}`) =>
-      outcomeOfUnknown({ status, headers }, code),
-    )
+    const code = codeOf(error.data)
+    return outcomeOfCode(code) ?? outcomeOfUnknown({ status, headers }, code ?? `http_${status}`)
   }
 }
 

@@ -3,7 +3,7 @@ import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { isTooFarAhead, waitsUntil } from '../../database/clock.ts'
 import { dealEvents, deliveries, testProperty, users } from '../../database/schema.ts'
 import type { Connection } from '../../people/connections.ts'
-import type { CrmId, DealProperty } from '../../providers/registry.ts'
+import { type CrmId, crmIds, type DealProperty } from '../../providers/registry.ts'
 
 /** A pending row of the table `deliveries`, with all that the later stages need of the database. */
 export interface Delivery {
@@ -28,9 +28,15 @@ export interface Delivery {
   receivedAtMs: number
   /**
    * When the latest claim of this delivery ends. The claim is this process's own, or an earlier one whose outcome
-   * nobody recorded. Null if there is no such claim. Deliveries with the same time were claimed for one message.
+   * nobody recorded, or whose answer was lost. Null if there is no such claim. Deliveries with the same time were claimed
+   * for one message.
    */
   claimedUntil: string | null
+  /**
+   * An earlier call may have posted it: nobody recorded what became of that, or its answer was lost. Those that it covered
+   * stay one message, so that a chat that knows the id of a message again posts it once.
+   */
+  mayBePosted: boolean
   /** When the channel accepts its next message, on the clock of `performance.now()`. */
   channelFreeAt: number
   crm: Connection | null
@@ -41,12 +47,17 @@ export interface Delivery {
   isPaused: boolean
   /** The form of the message after the chat has refused a richer one. */
   form: 'single' | 'plain' | null
+  /** Its tries fail, but the providers work for other messages. These do not wait for it. */
+  alone: boolean
   ruleIds: readonly string[]
-  /** How many deliveries are pending in the channel, this one included. Counted up to `fewestInDigest`. */
+  /**
+   * How many deliveries are pending in the channel that one digest may cover with this one, which is included. Counted up
+   * to `fewestInDigest`.
+   */
   pendingInChannel: number
   /**
-   * Those of its user before it that have failed and wait, and that no later message has passed yet (pick/next.ts).
-   * Empty if it has its turn.
+   * Those of its user before it that have failed and wait, and of which nobody knows whether they fail alone. Empty if it
+   * has its turn.
    */
   passes: readonly number[]
   shown?: Shown
@@ -54,6 +65,10 @@ export interface Delivery {
 
 /** If fewer deliveries are pending in a channel, each gets its own message. */
 export const fewestInDigest = 6
+
+/** The reasons of a delivery that waits though no try of it has failed. */
+export const limitOf = (crm: CrmId) => `${crm}_rate_limited`
+export const waitReasons = ['paused', 'rate_limited', ...crmIds.map(limitOf)] as const
 
 /** Deliveries of one user in one channel that one message covers. */
 export type Group = readonly [Delivery, ...Delivery[]]
@@ -101,6 +116,7 @@ export const deliveryAndEvent = {
   eventId: deliveries.eventId,
   attempts: deliveries.attempts,
   form: deliveries.form,
+  alone: deliveries.alone,
   isEnded: sql<boolean>`coalesce(${deliveries.id} <= (
     select ended_through from ${users} as own where own.id = ${deliveries.userId}), false)`,
   crmId: dealEvents.crm,
@@ -116,4 +132,5 @@ export const deliveryAndEvent = {
   ),
   waitMs: milliseconds(sql`greatest(${putOffUntil(deliveries)}, now()) - now()`),
   claimedUntil: sql<string | null>`${deliveries.sendingUntil}::text`,
+  mayBePosted: sql<boolean>`${deliveries.sendingUntil} is not null`,
 }

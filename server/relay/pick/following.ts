@@ -47,10 +47,12 @@ async function pageAfter(
         eq(deliveries.channel, first.channel),
         eq(deliveries.state, 'pending'),
         eq(deliveries.userId, first.userId),
+        // What fails alone must not fail the others.
+        eq(deliveries.alone, first.alone),
         first.claimedUntil === null
           ? undefined
           : sql`${deliveries.sendingUntil} = ${first.claimedUntil}::timestamptz`,
-        // What has failed before the first one is not looked at.
+        // What has failed before the first one keeps its own message.
         sql`(${deliveries.occurredAt}, ${deliveries.id}) ${last ? sql`>` : sql`>=`}
             (${(last ?? first).occurredAt.toISOString()}::timestamptz, ${(last ?? first).id}::bigint)`,
       ),

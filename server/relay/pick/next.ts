@@ -16,7 +16,14 @@ import {
 } from '../../database/schema.ts'
 import { chatOf, crmOf } from '../../people/routes.ts'
 import { channelLooks } from '../../watch/metrics.ts'
-import { type Delivery, deliveryAndEvent, fewestInDigest, milliseconds } from './delivery.ts'
+import {
+  type Delivery,
+  deliveryAndEvent,
+  fewestInDigest,
+  isClaimed,
+  milliseconds,
+  waitReasons,
+} from './delivery.ts'
 
 export type Next =
   | { kind: 'delivery'; delivery: Delivery }
@@ -32,28 +39,26 @@ const chat = alias(connections, 'chat')
  * away, and further tries would only burden it.
  */
 const mostPassed = 10
-/** So many of a user's deliveries are looked at. Behind these, all wait. */
-const mostLookedAt = 100
 
 /** The condition that a delivery waits because its last try has failed, and not for a limit or for another process. */
-const hasFailed = sql`coalesce(attempts > 0 and sending_until is null
-  and reason <> 'paused' and reason not like '%rate_limited', false)`
+const hasFailed = sql`coalesce(attempts > 0 and ${isClaimed} is not true
+  and reason <> all(${sql.param([...waitReasons])}::text[]), false)`
+const waitMs = sql`(${deliveryAndEvent.waitMs})::float8`
 
 /**
  * The SQL of what may be next in a channel, as a table `turn`: the first pending delivery of each user and, if this one
- * has failed, those after it. It takes one look at an index for each user, however much waits behind the first one.
+ * has failed, those after it. It takes one look at an index for each user, however much waits behind the first one. What
+ * fails alone is left out: it holds nothing.
  *
  * - `is_held`: one before it must wait, and keeps its place.
- * - `passes`: those before it that have failed. Once the user has a message about a later change, one fails alone and
- *   is no longer counted.
- * - `may_pass`: another one is tried after each try of these. So a channel that works goes on at once, and a provider that
- *   is away gets few tries.
+ * - `passes`: those before it that have failed.
+ * - `may_pass`: another one is tried after each try of these. So a channel goes on soon if its chat cannot be asked
+ *   whether it works, and a provider that is away gets few tries.
  */
 const turnsOf = (channel: string) => {
   const ofUser = (condition: SQL, limit: SQL) => sql`(
-    select user_id, id, occurred_at, attempts, (${deliveryAndEvent.waitMs})::float8 as wait_ms,
-           ${hasFailed} as failed from ${deliveries}
-    where channel = ${channel} and state = 'pending' and ${condition}
+    select user_id, id, occurred_at, attempts, ${waitMs} as wait_ms, ${hasFailed} as failed from ${deliveries}
+    where channel = ${channel} and state = 'pending' and not alone and ${condition}
     order by user_id, occurred_at, id limit ${limit})`
   const one = sql`1`
   return sql`recursive head as (
@@ -61,18 +66,12 @@ const turnsOf = (channel: string) => {
     union all
     select next.* from head cross join lateral ${ofUser(sql`user_id > head.user_id`, one)} as next
   ), own as (
-    select each.*, each.failed and each.wait_ms > 0
-             and (told.id is null or (each.occurred_at, each.id) > (told.occurred_at, told.id)) as counts
+    select each.*, each.failed and each.wait_ms > 0 as counts
     from head
     cross join lateral ${ofUser(
       sql`user_id = head.user_id`,
-      sql`case when head.failed and head.wait_ms > 0 then ${mostLookedAt}::int else 1 end`,
+      sql`case when head.failed and head.wait_ms > 0 then ${mostPassed + 1}::int else 1 end`,
     )} as each
-    left join lateral (
-      select id, occurred_at from deliveries
-      where user_id = head.user_id and state = 'sent' and head.failed
-      order by occurred_at desc, id desc limit 1
-    ) as told on true
   ), looked as (
     select *, coalesce(bool_or(wait_ms > 0 and not failed) over before, false) as is_held,
            coalesce(array_agg(id) filter (where counts) over before, '{}') as passes,
@@ -88,9 +87,9 @@ const turnsOf = (channel: string) => {
 
 /**
  * Returns the first pending delivery of a channel that need not wait, by time of occurrence. If a
- * delivery must wait, later deliveries of the same user wait too, so that their order is kept. But those of them that
- * come after a failed one do not wait until its last try.
- * Deliveries of other users do not wait.
+ * delivery must wait, later deliveries of the same user wait too, so that their order is kept. But nothing waits for one
+ * that fails alone, and one more is tried after each try of those that have failed. What fails alone has its next try
+ * when nothing else can be sent. Deliveries of other users do not wait.
  */
 export async function nextDelivery(database: Database, channel: string): Promise<Next> {
   channelLooks.inc()
@@ -103,19 +102,26 @@ export async function nextDelivery(database: Database, channel: string): Promise
   for (;;) {
     const first = await readDelivery(database, channel, sql`(${firstId})`)
     if (first === undefined) return { kind: 'nothing' }
-    if (first.waitMs <= 0) return { kind: 'delivery', delivery: first }
+    if (first.waitMs <= 0 && !first.alone) return { kind: 'delivery', delivery: first }
     const [found] = await rowsOf<{
       free: { id: number; passes: number[] } | null
       ms: number | null
       failing: boolean
     }>(
       database,
-      sql`with ${turnsOf(channel)}
-          select (
+      sql`with ${turnsOf(channel)}, apart as (
+            select id, occurred_at, ${waitMs} as wait_ms from ${deliveries}
+            where channel = ${channel} and state = 'pending' and alone
+          )
+          select coalesce((
                    select json_build_object('id', id, 'passes', passes) from turn
                    where wait_ms <= 0 and not is_held and may_pass order by occurred_at, id limit 1
-                 ) as free,
-                 min(wait_ms) filter (where wait_ms > 0 and not is_held) as ms,
+                 ), (
+                   select json_build_object('id', id, 'passes', '{}'::bigint[]) from apart
+                   where wait_ms <= 0 order by occurred_at, id limit 1
+                 )) as free,
+                 least(min(wait_ms) filter (where wait_ms > 0 and not is_held),
+                       (select min(wait_ms) from apart)) as ms,
                  coalesce(bool_or(attempts > 0), false) as failing
           from turn`,
     )
@@ -146,7 +152,8 @@ async function readDelivery(
       pendingInChannel: sql`(
         select count(*) from (
           select from ${deliveries} as each
-          where each.channel = ${channel} and each.state = 'pending' limit ${fewestInDigest}
+          where each.channel = ${channel} and each.state = 'pending' and each.alone = ${deliveries.alone}
+          limit ${fewestInDigest}
         ) as counted
       )`.mapWith(Number),
       pauseMs: milliseconds(sql`coalesce(${pausedUntil(channels)}, now()) - now()`),

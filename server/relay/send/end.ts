@@ -11,7 +11,7 @@ import { ProviderError } from '../../providers/provider-error.ts'
 import { isCrmId } from '../../providers/registry.ts'
 import { countEnded } from '../../watch/metrics.ts'
 import type { RelayParts } from '../parts.ts'
-import { type Delivery, type Group, longestPutOffMs } from '../pick/delivery.ts'
+import { type Delivery, type Group, limitOf, longestPutOffMs } from '../pick/delivery.ts'
 import { goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
 import { withStorable } from './group-sql.ts'
 import {
@@ -106,6 +106,7 @@ const longestOutageMs = 24 * 60 * 60_000
 /** What a provider answers to a simple question. */
 type Said =
   | { kind: 'works' | 'away' | 'cannot be asked' }
+  | { kind: 'wait'; ms: number }
   | { kind: 'refused'; reason: string | undefined }
 
 export type Failures = ReturnType<typeof createFailures>
@@ -136,18 +137,12 @@ export function createFailures({
       return { kind: 'works' }
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error
-      const { kind, reason } = error
+      const { kind, reason, retryAfterMs } = error
+      if (retryAfterMs !== undefined) return { kind: 'wait', ms: retryAfterMs }
       return kind === 'unreachable' || kind === 'nonsense'
         ? { kind: 'away' }
         : { kind: 'refused', reason }
     }
-  }
-
-  /** Whether a provider does not answer a simple question, either. Then no delivery is to blame. */
-  async function isOutage(connection: Connection, reason: string): Promise<boolean> {
-    const { kind } = await ask(connection)
-    if (kind === 'cannot be asked') return /^(unreachable|http_50[234])$/.test(reason)
-    return kind === 'away'
   }
 
   /**
@@ -159,6 +154,7 @@ export function createFailures({
     { reason, at }: PostOutcome & { kind: 'unclear' },
   ): Promise<PostOutcome> {
     const said = await ask(chat)
+    if (said.kind === 'wait') return said
     if (said.kind === 'works') return { kind: 'refused', reason, connectionBroken: false, at }
     const { reason: why } = said.kind === 'refused' ? said : {}
     return why !== undefined && Object.hasOwn(providers[chat.provider].brokenReasons, why)
@@ -168,17 +164,27 @@ export function createFailures({
 
   /**
    * Counts a failed try of a connection, or of nobody. The deliveries are tried again later, or are dead after the last
-   * try.
+   * try. If the provider works, they fail alone.
    */
   async function retry(
     group: Group,
     connection: Connection | undefined,
     reason: string,
-    { field, code }: { field?: string | undefined; code?: string | undefined } = {},
+    {
+      field,
+      code,
+      form,
+    }: { field?: string | undefined; code?: string | undefined; form?: PutOff['form'] } = {},
   ): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
     const isTried = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
-    const mayWait = group.some(isTried) && connection && (await isOutage(connection, reason))
+    // A bug of ours fails this message alone.
+    let said: Said['kind'] = 'works'
+    if (connection && (!group[0].alone || group.some(isTried))) said = (await ask(connection)).kind
+    const mayWait =
+      ['away', 'wait'].includes(said) ||
+      (said === 'cannot be asked' && /^(unreachable|http_50[234])$/.test(reason))
+    const alone = group[0].alone || said === 'works'
     const isLast = (delivery: Delivery) =>
       isTried(delivery) && !(mayWait && performance.now() - delivery.receivedAtMs < longestOutageMs)
     const { last = [], again = [] } = Object.groupBy(group, (delivery) =>
@@ -189,9 +195,12 @@ export function createFailures({
     if (first === undefined) return ended
     const tries = first.attempts + 1
     const afterMs = retryAfterMs(tries, times.firstRetryMs)
-    const next = await putOff([first, ...others], { afterMs, reason, countTry: true })
+    const next = await putOff([first, ...others], {
+      ...{ afterMs, reason, countTry: true, alone },
+      ...(form && { form }),
+    })
     log('delivery put off', { ...logFields(first), reason, field, code, tries, afterMs })
-    return next.kind === 'go on' ? { ...next, failing: true } : next
+    return next.kind === 'go on' ? { ...next, failing: !alone } : next
   }
 
   /** Handles an error before the message was posted. @throws the error if the database failed. */
@@ -218,7 +227,7 @@ export function createFailures({
     if (error.retryAfterMs !== undefined) {
       return await putOff([delivery], {
         afterMs: error.retryAfterMs,
-        reason: `${crm.provider}_rate_limited`,
+        reason: limitOf(crm.provider),
       })
     }
     return await retry([delivery], crm, `${crm.provider}_${error.reason ?? error.kind}`, error)

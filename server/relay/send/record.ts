@@ -154,32 +154,40 @@ export interface PutOff {
   countTry?: boolean
   /** The form of the next try, after the chat has refused a richer one. */
   form?: 'single' | 'plain'
+  /** The deliveries fail alone. */
+  alone?: boolean
 }
+
+/** What may be posted keeps the time that names those of its message, which ends now. */
+const endClaim = ([{ mayBePosted }]: Group) =>
+  mayBePosted
+    ? sql`case when sending_until is not null then least(sending_until, now()) end`
+    : sql`null`
 
 /** @returns whether this process still has the lease of the channel. Otherwise it may have changed nothing. */
 export async function recordPutOff(
   database: Database,
   processId: string,
   group: Group,
-  { afterMs, reason, countTry = false, form }: PutOff,
+  { afterMs, reason, countTry = false, form, alone = false }: PutOff,
 ): Promise<boolean> {
   return await hasLease(
     database,
     sql`with ${owned(processId, group)}, changed as (
           update deliveries
           set not_before = now() + make_interval(secs => ${Math.min(afterMs, longestPutOffMs) / 1000}), reason = ${reason},
-              sending_until = null, rule_id = ${ruleOf(group)}, form = coalesce(${form ?? null}, form),
-              attempts = attempts + ${Number(countTry)}::int
+              sending_until = ${endClaim(group)}, rule_id = ${ruleOf(group)}, form = coalesce(${form ?? null}, form),
+              attempts = attempts + ${Number(countTry)}::int, alone = alone or ${alone}
           where id = any(array(select id from owned))
         )
         select from lease`,
   )
 }
 
-/** Ends the wait of failed deliveries: one after them was sent, so what failed them may be over. */
-export async function endWaits(database: Database, ids: readonly number[]): Promise<void> {
+/** A later message was sent, so these failed deliveries fail alone. What failed them may be over, so their wait ends. */
+export async function setAlone(database: Database, ids: readonly number[]): Promise<void> {
   await database.execute(
-    sql`update deliveries set not_before = null
+    sql`update deliveries set not_before = null, alone = true
         where id = any(array(
           select id from deliveries where id = any(${sql.param([...ids])}::bigint[]) and state = 'pending'
           order by id for update

@@ -13,14 +13,14 @@ import type { Chat, PostOutcome } from '../../providers/provider.ts'
 import { countSent, messageRefused } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import type { RelayParts } from '../parts.ts'
-import type { Group } from '../pick/delivery.ts'
+import { type Group, isOfDeal } from '../pick/delivery.ts'
 import { done, goOn, type NextStep } from '../schedule/loop.ts'
 import { type createTurns, pauseAccount } from '../schedule/pauses.ts'
 import { type Claim, claim } from './claim.ts'
 import { type Ends, type Failures, logFields } from './end.ts'
 import { withStorable } from './group-sql.ts'
 import { type OpenRoute, shortWaitMs } from './ready.ts'
-import { endWaits, recordSent } from './record.ts'
+import { recordSent, setAlone } from './record.ts'
 
 export interface Parcel {
   group: Group
@@ -118,7 +118,8 @@ export function createSend({
         log('delivery sent', { ...logFields(first), messages: group.length, rules: ruleIds })
         await recordAcceptance(database, [crm, chat])
         if (sameEvent) await endSaid(group)
-        if (first.passes.length > 0) await endWaits(database, first.passes)
+        // A test message does not show that the CRM works.
+        if (first.passes.length > 0 && isOfDeal(first)) await setAlone(database, first.passes)
         return more ? goOn : done
       }
       case 'wait': {
@@ -128,8 +129,13 @@ export function createSend({
         const next = await putOff(group, { afterMs: 0, reason: 'rate_limited' })
         return next.kind === 'go on' ? { kind: 'rest', ms: answer.ms } : next
       }
-      case 'failed':
-        return await retry(group, chat, answer.reason, answer)
+      case 'failed': {
+        const { reason } = answer
+        if (isLost.test(reason)) return await retry(withPosted(group, true), chat, reason, answer)
+        // One change may make the whole digest fail. So each gets a message of its own, unless that could repeat one.
+        const isSplit = group.length > 1 && first.attempts > 0 && !first.mayBePosted
+        return await retry(group, chat, reason, { ...answer, ...(isSplit && { form: 'single' }) })
+      }
       case 'unclear':
         return await afterAnswer(await clarify(chat, answer), parcel, route)
       case 'refused': {
@@ -139,7 +145,8 @@ export function createSend({
           log.warn('message refused', { ...logFields(first), messages: group.length, reason, at })
           // After a digest, each gets a message of its own. After that, it gets a plain text.
           const form = group.length > 1 ? 'single' : 'plain'
-          return await putOff(group, { afterMs: 0, reason, countTry: true, form })
+          const again = withPosted(group, false)
+          return await putOff(again, { afterMs: 0, reason, countTry: true, form })
         }
         return await end(group, 'dead', reason, { countTry: true, countAs: messageRefused })
       }
@@ -161,6 +168,13 @@ export function createSend({
       }
     }
   }
+}
+
+/** The reasons of a failure after which the chat may have posted the message: nothing or a gateway has answered. */
+const isLost = /^(?:unreachable|nonsense|DEADLINE_EXCEEDED|http_50[24]|http_52\d)$/
+
+function withPosted([first, ...others]: Group, mayBePosted: boolean): Group {
+  return [{ ...first, mayBePosted }, ...others.map((each) => ({ ...each, mayBePosted }))]
 }
 
 /** What a message is about: its channel and its events. */

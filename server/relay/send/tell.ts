@@ -9,6 +9,7 @@ import type { Candidate, ChangeReader, ReadBy } from '../decide/change.ts'
 import { decide } from '../decide/rules.ts'
 import type { DealDelivery, Delivery, Shown } from '../pick/delivery.ts'
 import { type DeliveryPage, nextPage } from '../pick/following.ts'
+import { mostInDigest } from '../write/digest.ts'
 import { entryOf, type MessageEntry } from '../write/message.ts'
 import { shownOfChange, shownOfEntry, shownOfValue } from '../write/shown.ts'
 import type { Ends } from './end.ts'
@@ -61,7 +62,7 @@ export function createTell({
   return async function tellNext(
     first: DealDelivery,
     by: ReadBy,
-    { isDigest, most }: { isDigest: boolean; most: number },
+    { isDigest }: { isDigest: boolean },
   ): Promise<Decided> {
     /** No rule needs its deal, or there is no such deal. One that is hidden from the user shows nothing in the list. */
     function unread({ delivery, stage }: Candidate): Skipped {
@@ -112,7 +113,7 @@ export function createTell({
         mustWait = { delivery, error }
         break
       }
-      if (told.length === most) break
+      if (told.length === mostInDigest) break
     }
     const isLeased = await endSkipped(skipped)
     return { told, isLeased, ...(mustWait && { mustWait }) }

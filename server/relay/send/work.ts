@@ -16,7 +16,7 @@ import {
 import { nextDelivery } from '../pick/next.ts'
 import { done, goOn, type NextStep, whileLeased } from '../schedule/loop.ts'
 import { createTurns } from '../schedule/pauses.ts'
-import { digestOf, mostInDigest } from '../write/digest.ts'
+import { digestOf } from '../write/digest.ts'
 import {
   type MessageEntry,
   messageFor,
@@ -98,14 +98,10 @@ export function createWork(dependencies: RelayParts) {
   }
 
   async function tell(first: DealDelivery, route: OpenRoute): Promise<NextStep> {
-    const maybeRepeats = first.claimedUntil !== null
-    // One of those of a digest may fail all of them. So each failed try halves what the next one covers.
-    const most = maybeRepeats ? mostInDigest : Math.floor(mostInDigest / 2 ** first.attempts)
     const isDigest =
-      first.form === null &&
-      (maybeRepeats || Math.min(first.pendingInChannel, most) >= fewestInDigest)
+      first.form === null && (first.mayBePosted || first.pendingInChannel >= fewestInDigest)
     const by: ReadBy = { crm: route.crm, urgency: isDigest ? 'backlog' : 'fresh' }
-    const { told, mustWait, isLeased } = await tellNext(first, by, { isDigest, most })
+    const { told, mustWait, isLeased } = await tellNext(first, by, { isDigest })
     if (!isLeased) return done
     const [head, ...others] = told
     if (head !== undefined) return await send(await parcelOf([head, ...others], by, route), route)
@@ -124,7 +120,7 @@ export function createWork(dependencies: RelayParts) {
     route: OpenRoute,
   ): Promise<Parcel> {
     const [head, ...others] = told
-    const fewest = head.delivery.claimedUntil === null ? fewestInDigest : 2
+    const fewest = head.delivery.mayBePosted ? 2 : fewestInDigest
     if (told.length < fewest) {
       const { delivery, entry } = head
       const message = isPlain(delivery)
