@@ -18,7 +18,7 @@ export function Fact({ children }: { children: ReactNode }) {
     children && (
       <>
         <span> · </span>
-        {children}
+        <span>{children}</span>
       </>
     )
   )

@@ -1,6 +1,6 @@
 import { screen, waitFor } from '@testing-library/react'
 import { HttpResponse, http } from 'msw'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { settle } from '../clock.ts'
 import { server } from '../msw/server.ts'
 import {
@@ -163,12 +163,16 @@ test('a backend that names two persons in turn loads the page again once, and on
       { headers: { 'Dealbell-Person': person } },
     )
   // Each page reads a status before the rules, so that it is Bob's: a save of Bob's then loads the rules.
-  const statusRead = [0, 1, 2, 3].map(() => Promise.withResolvers<void>())
-  statusRead[1]?.resolve()
-  const ofThisPage = () => statusRead[calls('GET /health').length]
+  const statusRead = [0, 1, 2].map(() => Promise.withResolvers<void>())
+  const ofThisPage = () => statusRead[vi.mocked(window.location.reload).mock.calls.length]
+  ofThisPage()?.resolve()
   server.use(
     http.get('*/api/*/status', () => {
-      setTimeout(() => ofThisPage()?.resolve())
+      const read = ofThisPage()
+      // The page reads an answer in several turns.
+      let turns = 0
+      const wait = () => (turns++ < 20 ? setTimeout(wait) : read?.resolve())
+      wait()
       return answer('bob')
     }),
     http.get('*/api/*/rules', async () => {
