@@ -160,13 +160,16 @@ export function drawUnknown(
     moves,
     endMs,
     eventsMs,
-  }: Pick<Between, 'chat' | 'endMs' | 'eventsMs'> & { moves: readonly { deal: number }[] },
+  }: Pick<Between, 'chat' | 'endMs' | 'eventsMs'> & {
+    moves: readonly { deal: number; at: number }[]
+  },
 ): Fault[] {
   if (dice.chance(0.65)) return []
   const how = dice.oneOf<How>([
     'refuses a deal',
     'refuses a rich deal',
     // More often: only this one lasts in each chat.
+    'fails at a deal',
     'fails at a deal',
     'fails at a deal',
     'fails at a deal',
@@ -178,13 +181,14 @@ export function drawUnknown(
     return [{ ...of, at: dice.between(0, eventsMs), forMs: dice.between(1, 15) * second }]
   }
   // The others of its channel are watched after all other faults.
-  const first = dice.whole(0, moves.length - 1)
   // A chat that cannot be asked whether it works lets others pass only one by one.
   const isAsked = !['microsoft-teams', 'google-chat'].includes(chat)
   const isMany = how === 'fails at a deal' && isAsked
-  const deals = Array.from({ length: isMany ? dice.whole(3, 12) : 1 }, (_, at) => {
-    return moves[(first + at) % moves.length]?.deal ?? 1
-  })
+  const inTime = moves.toSorted((a, b) => a.at - b.at).map(({ deal }) => deal)
+  // The last ones can be sent. They would wait for those before them.
+  const deals = isMany
+    ? inTime.slice(0, Math.max(3, Math.min(12, moves.length - dice.whole(1, 3))))
+    : [dice.oneOf(inTime as [number, ...number[]])]
   const kind = isMany && dice.chance(0.4) ? 'crm' : 'chat'
   // The relay asks for the first deal whether the CRM works.
   const others = kind === 'crm' ? deals.filter((deal) => deal !== 1) : deals
