@@ -135,12 +135,6 @@ export const breaks: readonly Break[] = [
     to: '.orderBy(deliveries.id)\n    .limit(1)',
   },
   {
-    name: 'id: a digest whose answer was lost covers other changes at its next try',
-    file: `${relay}/send/record.ts`,
-    from: '? sql`case when sending_until is not null then least(sending_until, now()) end`',
-    to: '? sql`null`',
-  },
-  {
     name: 'alone: all wait for a message that fails',
     file: `${relay}/pick/next.ts`,
     from: 'cardinality(passes) <= least(tries, ${mostPassed}::int)',
