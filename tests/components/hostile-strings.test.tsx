@@ -80,7 +80,7 @@ test('a harmless string appears nowhere but in names, so its pages are the refer
     'HubSpot connection failed: The server answered with an error (400)',
     'Slack connection failed: Missing Slack code',
     'Something went wrong. Please try again later.',
-    '<bdi>«name»</bdi><span> · </span><bdi>«name»</bdi>',
+    '<bdi>«name»</bdi></span><span> · </span><span><bdi>«name»</bdi></span>',
     'Not connected: «name»',
     '❌ Failed to save rules, try again.',
     'Disconnecting Slack failed: The server answered with an error (409)',
