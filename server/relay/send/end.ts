@@ -178,9 +178,10 @@ export function createFailures({
   ): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
     const isTried = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
-    // A bug of ours fails this message alone.
-    let said: Said['kind'] = 'works'
-    if (connection && (!group[0].alone || group.some(isTried))) said = (await ask(connection)).kind
+    // A bug of ours fails this message alone. Who did not answer is not asked at once: that would take as long again.
+    let said: Said['kind'] = code === undefined ? 'works' : 'away'
+    const mustAsk = code === undefined && !group[0].alone
+    if (connection && (mustAsk || group.some(isTried))) said = (await ask(connection)).kind
     const mayWait =
       ['away', 'wait'].includes(said) ||
       (said === 'cannot be asked' && /^(unreachable|http_50[234])$/.test(reason))
