@@ -62,6 +62,8 @@ const mayGrow = [
   'delete from "crm_accounts"', // accounts, each day
   'with recursive head', // the users whose messages wait in a channel
   'as "oldestSearchS"', // connections and accounts, each minute
+  // Waiting messages, up to 10,000: an index has them all, but what was changed since the last vacuum is read in the table.
+  'as "oldestPendingS"',
 ]
 /** What comes so seldom that it may read all users, connections, channels or accounts. */
 const seldom = ['start', 'clean-up, people', 'clean-up, names']
