@@ -71,7 +71,7 @@ export function isHtml(headers: Headers, text: string): boolean {
   return isPage || headers.get('Content-Type')?.trim().startsWith('text/html') === true
 }
 
-/** What another program does in this server's place, which follows an address; undefined if nothing shows that. */
+/** What another program did instead of this server, as a text that is put after an address; undefined if nothing shows that. */
 export function inOurPlace(answer: Answer, url: string): string | undefined {
   const { status, headers, text } = answer
   if (status >= 300 && status < 400) {

@@ -59,8 +59,8 @@ export async function checkDashboard(addresses: Addresses): Promise<Finding> {
 }
 
 /**
- * Whether a proxy asks whoever opens a page for a sign-in. A host that only has another name leads to the same address, or
- * to its first page.
+ * Whether a proxy asks whoever opens a page for a sign-in. A redirect to the same path, or to `/`, only means that the host
+ * has another name.
  */
 function asksForSignIn(reply: Answer, url: string): boolean {
   const to = redirectOf(reply, url)
@@ -68,7 +68,7 @@ function asksForSignIn(reply: Answer, url: string): boolean {
   return to.search !== '' || !['/', new URL(url).pathname].includes(to.pathname)
 }
 
-/** Whether who watches the server gets its answers from outside. Undefined if nobody answers, which other checks say. */
+/** Whether a monitor outside gets this server's answers. Undefined if nobody answers, which other checks say. */
 export async function checkWatched({ apiUrl }: Addresses): Promise<Finding | undefined> {
   for (const path of [endpoints.health.path, '/ready']) {
     const url = apiUrl + path

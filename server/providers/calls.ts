@@ -123,9 +123,9 @@ export const isPage = (headers: Headers) =>
 const triesAgain = new Set([407, 408, 421, 425, 429])
 
 /**
- * Decides what an error means that the chat's folder does not know. A new code must neither stop the messages behind it
- * nor break the connection, so a 4xx is about this message only. A page of HTML is a proxy's, so it says nothing
- * about the message. Except 413: the proxy refuses the same message each time.
+ * Decides what an unknown error means. A new code must neither stop the messages behind it nor break the connection, so
+ * most 4xx refuse only this message. After 401, 403 or 404, the connection may be refused instead. A page of HTML is a
+ * proxy's, so the message is tried again. Except after 413: the proxy refuses the same message each time.
  */
 export function outcomeOfUnknown(
   { status, headers }: { status: number; headers: Headers },

@@ -41,7 +41,7 @@ const problem = (fault: AddressFault, why: string, part?: string): AddressProble
 /**
  * Reads the address of a webhook. The server calls it, so nobody may lead it elsewhere: it must be at one of the origins,
  * in the normal form that a URL parser gives, in one line, without a user, a fragment or a character that others may read in
- * another way. Only its scheme and host may have capitals, and a “?” without parameters may be at its end.
+ * another way. Only its scheme and host may have capitals, and `:443` and a “?” without parameters may stand in it.
  * @param name the chat's.
  * @returns the address in its normal form, which is what may be called.
  */

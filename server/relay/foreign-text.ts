@@ -20,7 +20,7 @@ const rightToLeft =
   /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFC\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u
 
 /**
- * Like `oneLine`, for a text of others in our sentence. One from right to left would change places with its neighbours:
+ * Like `oneLine`, for a text of others in our sentence. A right-to-left text would swap places with the words beside it:
  * 'from → to' would read 'to → from'. It is wrapped in isolating characters (U+2068, U+2069), so that its direction does
  * not move the text around it. U+200E stands before it, because `dir="auto"` takes a line's direction from its first letter.
  * Other texts need neither, so most messages have no invisible characters.

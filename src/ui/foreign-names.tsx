@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react'
 
-// The names of others stand in `bdi`: a Hebrew or Arabic one would change places with the words around it.
+// Names that others wrote stand in `bdi`. Otherwise, a Hebrew or Arabic name swaps places with the words around it.
 
 /** 'Sent to #sales' */
 export function SentTo({ channel }: { channel: string | null }) {

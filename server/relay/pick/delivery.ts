@@ -56,8 +56,8 @@ export interface Delivery {
    */
   pendingInChannel: number
   /**
-   * Those of its user before it that have failed and wait, and of which nobody knows whether they fail alone. Empty if it
-   * has its turn.
+   * The user's earlier deliveries that have failed and wait, if they are not yet known to fail alone. Empty if it has its
+   * turn.
    */
   passes: readonly number[]
   shown?: Shown

@@ -52,7 +52,7 @@ const waitMs = sql`(${deliveryAndEvent.waitMs})::float8`
  *
  * - `is_held`: one before it must wait, and keeps its place.
  * - `passes`: those before it that have failed.
- * - `may_pass`: another one is tried after each try of these. So a channel goes on soon if its chat cannot be asked
+ * - `may_pass`: each failed try of the earlier ones lets one more be tried. So a channel goes on soon if its chat cannot be asked
  *   whether it works, and a provider that is away gets few tries.
  */
 const turnsOf = (channel: string) => {

@@ -146,8 +146,8 @@ export function createFailures({
   }
 
   /**
-   * Finds out whether a chat refuses a message or the connection. If nobody says it, another try may help: a message
-   * waits for it alone, and neither is lost by mistake.
+   * Finds out whether a chat refuses a message or the connection. If this stays unknown, the message is tried again. So
+   * neither the message nor the connection is given up by mistake.
    */
   async function clarify(
     chat: Connection,

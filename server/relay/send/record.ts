@@ -158,7 +158,10 @@ export interface PutOff {
   alone?: boolean
 }
 
-/** What may be posted keeps the time that names those of its message, which ends now. */
+/**
+ * If the chat may have posted the message, its deliveries keep the end time of their claim: it shows which deliveries were
+ * in the message. The claim itself ends now.
+ */
 const endClaim = ([{ mayBePosted }]: Group) =>
   mayBePosted
     ? sql`case when sending_until is not null then least(sending_until, now()) end`
