@@ -1,7 +1,6 @@
 import { type Context, Hono } from 'hono'
 import { html } from 'hono/html'
 import type { Html } from '../server/http/html-page.ts'
-import { notFromAnotherSite } from '../server/http/origin.ts'
 import { registry } from '../server/providers/registry.ts'
 import { channelPage, refusedStatus, shownMessage } from './channel-page.ts'
 import { formFields, type Site } from './page.ts'
@@ -65,7 +64,7 @@ export function createStandInByAddress(site: Site, chat: StandInChat): Hono {
         messages: messages.map(({ at, shown }) => shownMessage(at, shown)),
       }),
     )
-    .post('/', notFromAnotherSite, async (c) => {
+    .post('/', async (c) => {
       isDeleted = (await formFields(c)).change === 'delete'
       return c.redirect(page, 303)
     })

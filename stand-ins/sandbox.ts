@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { type Handler, Hono } from 'hono'
 import { bodyLimit } from 'hono/body-limit'
 import { errorAnswer } from '../server/http/errors.ts'
+import { toStandIn } from '../server/http/origin.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
 import {
   type AddressId,
@@ -52,6 +53,8 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   sandbox.use(async (c, next) => {
     await next()
     if (!c.res.headers.get('Content-Type')?.startsWith('text/html')) return
+    // With `no-referrer`, browsers would not say where a form is from.
+    c.res.headers.set('Referrer-Policy', 'same-origin')
     // A page with a script has a policy of its own.
     if (c.res.headers.has('Content-Security-Policy')) return
     const framed = c.req.path.startsWith('/sandbox/contact-form')
@@ -67,6 +70,7 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   sandbox.route('/contact-form', createContactForm())
   for (const id of providerIds.filter((id) => providers[id].standIn)) {
     const site = { id, appUrl, pages }
+    sandbox.use(`/${id}/*`, toStandIn(apiUrl))
     sandbox.get(`/${id}/icon.svg`, file(`${id}/icon.svg`, 'image/svg+xml'))
     sandbox.route(
       `/${id}`,

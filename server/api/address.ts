@@ -6,7 +6,7 @@ import { createCache } from '../cache.ts'
 import type { Context } from '../context.ts'
 import { usedTokens } from '../database/schema.ts'
 import { ApiError } from '../http/errors.ts'
-import { notFromAnotherSite } from '../http/origin.ts'
+import { byOwnNavigation } from '../http/origin.ts'
 import { openState, sealCode } from '../people/authorization-state.ts'
 import { refusalInWords } from '../people/connections.ts'
 import { sha256 } from '../people/cookies.ts'
@@ -35,7 +35,7 @@ export function addressRoutes(id: AddressId, context: Context) {
   async function begunIn(c: Request, state: string) {
     const begun = openState(vault, id, state, now())
     if (begun === undefined) return undefined
-    const browser = await sessions.browser(c, begun.tokenHash, begun.begunAt)
+    const browser = await sessions.browser(c, begun.tokenHash)
     if (browser === undefined) return undefined
     const isUsed = await database.$count(usedTokens, eq(usedTokens.hash, sha256(state)))
     return isUsed ? undefined : begun
@@ -111,7 +111,7 @@ export function addressRoutes(id: AddressId, context: Context) {
   })
 
   return new Hono()
-    .get(addressPath(id), notFromAnotherSite, async (c) => {
+    .get(addressPath(id), byOwnNavigation, async (c) => {
       const state = c.req.query('state') ?? ''
       const begun = await begunIn(c, state)
       if (begun === undefined || byAddress === undefined)

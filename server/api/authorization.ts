@@ -15,7 +15,7 @@ import type { Context } from '../context.ts'
 import type { Database } from '../database/open.ts'
 import { usedTokens } from '../database/schema.ts'
 import { ApiError, internalError } from '../http/errors.ts'
-import { byFetchOnly, fromDashboardOnly, notFromAnotherSite } from '../http/origin.ts'
+import { byFetchOnly, byOwnNavigation, fromDashboardOnly } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
 import { createWithAccess } from '../people/access-token.ts'
 import { openCode, openState, sealState } from '../people/authorization-state.ts'
@@ -137,7 +137,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   }
 
   return new Hono()
-    .get(pathOf(navigations.authorize, provider), notFromAnotherSite, async (c) => {
+    .get(pathOf(navigations.authorize, provider), byOwnNavigation, async (c) => {
       await limits.authorization(c)
       const begun = await sessions.beginIn(c)
       const codeVerifier = randomToken()
@@ -159,7 +159,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         if (begun === undefined) throw invalidState()
         const stateHash = sha256(state)
         const codeHash = sha256(code)
-        const browser = await sessions.browser(c, begun.tokenHash, begun.begunAt)
+        const browser = await sessions.browser(c, begun.tokenHash)
         const sent = sessions.tokenHashes(c)
         // With a refusal, `nobody` says that the browser has kept no cookie.
         if (begun.keepsCookies || sent.length > 0) c.header(personHeader, undefined)
@@ -181,8 +181,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
           if ('status' in outcome) {
             throw new ApiError(outcome.status, outcome.code, outcome.message)
           }
-          const own = browser?.session?.tokenHash ?? begun.tokenHash
-          if (!(await sessions.signInAgain(c, own, outcome))) throw invalidState()
+          if (!(await sessions.signInAgain(c, begun.tokenHash, outcome))) throw invalidState()
           return c.body(null, 204)
         }
 

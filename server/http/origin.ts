@@ -19,13 +19,17 @@ const refusal = () =>
  */
 export function fromDashboardOnly(appOrigin: string): MiddlewareHandler {
   return async (c, next) => {
-    const origin = c.req.header('Origin')
-    const site = c.req.header('Sec-Fetch-Site')
-    const allowed =
-      origin === undefined ? site === undefined || site === 'same-origin' : origin === appOrigin
-    if (!allowed) throw refusal()
+    if (!isFrom(c, [appOrigin])) throw refusal()
     await next()
   }
+}
+
+function isFrom(c: Context, origins: readonly string[]): boolean {
+  const origin = c.req.header('Origin')
+  const site = c.req.header('Sec-Fetch-Site')
+  return origin === undefined
+    ? site === undefined || site === 'same-origin'
+    : origins.includes(origin)
 }
 
 export function writesFromDashboardOnly(appOrigin: string): MiddlewareHandler {
@@ -45,11 +49,29 @@ export const byFetchOnly: MiddlewareHandler = async (c, next) => {
 
 /**
  * Refuses a navigation that another site started. The browser sends it without the SameSite=Strict cookie, so the answer
- * would set the cookie of a new browser. It would replace that of a session, and the person would be signed out.
+ * would set the cookie of a new browser. It would replace that of a session, and the person would be signed out. Refuses
+ * also images, frames and fetches, which each get a cookie, and which a page can make by the hundred. Older browsers do
+ * not say what they are.
  */
-export const notFromAnotherSite: MiddlewareHandler = async (c, next) => {
-  if (c.req.header('Sec-Fetch-Site') === 'cross-site') throw refusal()
+export const byOwnNavigation: MiddlewareHandler = async (c, next) => {
+  const purpose = c.req.header('Sec-Fetch-Dest') ?? 'document'
+  if (c.req.header('Sec-Fetch-Site') === 'cross-site' || purpose !== 'document') throw refusal()
   await next()
+}
+
+/**
+ * Guards the stand-ins, which know nobody. They answer at the server's own address, or at a number. With DNS rebinding, a
+ * page of another site has our address, but asks for its own name. Only their own pages and programs may write.
+ */
+export function toStandIn(apiUrl: string): MiddlewareHandler {
+  const own = new URL(apiUrl)
+  return async (c, next) => {
+    const { host, hostname } = new URL(c.req.url)
+    const isOurs = host === own.host || isLoopback(hostname) || isNumber(hostname)
+    const mayWrite = isFrom(c, [own.origin, `http://${host}`, `https://${host}`])
+    if (!isOurs || !(mayWrite || isRead(c.req.method))) throw refusal()
+    await next()
+  }
 }
 
 /** Allows every page to read an answer about nobody. A page at a wrong address learns the right one. */
@@ -83,6 +105,8 @@ export function atOneLoopbackName(appOrigin: string): MiddlewareHandler {
   }
 }
 
+const isNumber = (hostname: string) => isIP(hostname.replace(/^\[|\]$/g, '')) !== 0
+
 /** Whether this host in a URL is the machine itself. */
 export function isLoopback(hostname: string): boolean {
   return /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
@@ -102,8 +126,7 @@ export function isFromThisMachine(c: Context): boolean {
     (/^(::ffff:)?127\.|^::1$/.test(remoteAddress) || remoteAddress === localAddress)
   const isDirect = proxyHeaders.every((name) => c.req.header(name) === undefined)
   const { hostname } = new URL(c.req.url)
-  const isByNumber = hostname === 'localhost' || isIP(hostname.replace(/^\[|\]$/g, '')) !== 0
-  return isLocal && isDirect && isByNumber
+  return isLocal && isDirect && (hostname === 'localhost' || isNumber(hostname))
 }
 
 export const fromThisMachineOnly: MiddlewareHandler = async (c, next) => {

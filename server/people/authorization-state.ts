@@ -33,7 +33,7 @@ export function openState(vault: Vault, provider: ProviderId, state: string, now
   try {
     const { endsAt, ...begun } = v.parse(sealedState, JSON.parse(vault.open(state, sealedAs)))
     if (begun.provider !== provider || endsAt <= now.getTime()) return undefined
-    return { ...begun, begunAt: new Date(endsAt - authorizationLifetimeMs) }
+    return begun
   } catch {
     // It is not ours.
     return undefined

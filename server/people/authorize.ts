@@ -6,15 +6,14 @@ import type { Grant, Providers } from '../providers/provider.ts'
 import { isCrmId, type ProviderId } from '../providers/registry.ts'
 import { type Connection, storeConnection } from './connections.ts'
 import { insertUser, userOfCrmIdentity } from './identity.ts'
-import { AuthorizationEnded, type Browser, type Sessions, type SignedIn } from './session.ts'
+import type { Browser, Sessions, SignedIn } from './session.ts'
 import type { Vault } from './vault.ts'
 
 /**
  * Stores the connection and signs the browser in, in one transaction. Whoever connects a chat first becomes a user by
  * that. @param record stores what the browser is told, in the same transaction.
  * @returns the connection, and the user's former one if it had another grant.
- * @throws AuthorizationEnded if the browser was signed out or became another person's, or was late and would replace what
- * this person has. Then nothing is stored.
+ * @throws AuthorizationEnded if the browser was signed out or became another person's. Then nothing is stored.
  */
 export async function completeAuthorization(
   {
@@ -34,9 +33,6 @@ export async function completeAuthorization(
   const current = browser.session?.userId
   let result: { stored: Connection; former: Connection | undefined } | undefined
   async function storeGrant(tx: Transaction): Promise<string> {
-    if (browser.isLate && current !== undefined && (await hasAlready(tx, current, provider))) {
-      throw new AuthorizationEnded()
-    }
     const userId =
       isCrmId(provider) && crmUserId !== null
         ? await userOfCrmIdentity(tx, { vault, providers }, current, {
@@ -57,14 +53,4 @@ export async function completeAuthorization(
   await sessions.signIn(c, browser, storeGrant, record)
   if (result === undefined) throw new Error('Nobody was signed in.')
   return result
-}
-
-/** Whether the CRM has said who this user is, or whether the user has a chat. */
-async function hasAlready(tx: Transaction, userId: string, provider: ProviderId): Promise<boolean> {
-  if (isCrmId(provider)) {
-    const [user] = await tx.select().from(users).where(eq(users.id, userId))
-    return user?.crmUserId !== null
-  }
-  const own = and(eq(connections.userId, userId), eq(connections.provider, provider))
-  return (await tx.select().from(connections).where(own)).length > 0
 }

@@ -18,6 +18,11 @@ export function createCookies({ appUrl, encryptionKey }: CookieOptions) {
   const formerName = secure ? '__Host-dealbell' : 'dealbell'
   // Browsers keep cookies by host, not by port, so each installation has a name of its own.
   const ownName = `${formerName}-${sha256(`${appUrl} ${keyId(encryptionKey)}`).slice(0, 8)}`
+  const ranks: ((name: string) => boolean)[] = [
+    (name) => name === ownName,
+    (name) => name.startsWith(`${ownName}-`),
+    (name) => name === formerName || name.startsWith(`${formerName}-`),
+  ]
 
   function cookieOf(name: string, token: string, ageMs: number): string {
     return generateCookie(name, token, {
@@ -30,21 +35,25 @@ export function createCookies({ appUrl, encryptionKey }: CookieOptions) {
   }
 
   /**
-   * The cookies of a request that may be ours, those of our own name first. Another name may be that of the former
-   * release or of a key that was removed since, or belong to another Dealbell at this host.
+   * The cookies of a request that may be ours. That of the session comes first, however many a page had the browser
+   * collect. A foreign name may be that of the former release or of a key that was removed since, or belong to another
+   * Dealbell at this host.
    */
   function of(c: Context) {
     const sent = (c.req.header('Cookie') ?? '').split(';').map((pair) => {
       const [name = '', token = ''] = pair.trim().split('=')
-      return { name, token, isOwn: name === ownName || name.startsWith(`${ownName}-`) }
+      return { name, token, rank: ranks.findIndex((is) => is(name)) }
     })
-    const own = sent.filter(({ isOwn }) => isOwn)
-    const others = sent.filter(
-      ({ name, isOwn }) => !isOwn && (name === formerName || name.startsWith(`${formerName}-`)),
-    )
-    return [...own, ...others]
+    return sent
+      .filter(({ rank }) => rank !== -1)
+      .sort((a, b) => a.rank - b.rank)
       .slice(0, maxCookies)
-      .map((cookie) => ({ ...cookie, tokenHash: sha256(cookie.token) }))
+      .map(({ name, token, rank }) => ({
+        name,
+        token,
+        isOwn: rank < 2,
+        tokenHash: sha256(token),
+      }))
   }
 
   return {

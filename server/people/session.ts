@@ -20,15 +20,12 @@ interface Session {
   tokenHash: string
   userId: string
   person: string
-  createdAt: Date
 }
 
 export interface Browser {
   tokenHash: string
   /** Undefined until the browser has completed its first authorization. */
   session: Session | undefined
-  /** It began before it became a person's, as a new browser does in two tabs. */
-  isLate: boolean
 }
 
 /** What a completed authorization tells the browser. */
@@ -86,7 +83,7 @@ export function createSessions(
         .returning({ userId: sessions.userId })
       if (extended !== undefined) cookies.send(c, token, end.getTime() - at.getTime())
     }
-    return { tokenHash, userId: row.userId, person: personOf(row), createdAt: row.createdAt }
+    return { tokenHash, userId: row.userId, person: personOf(row) }
   }
 
   function tell(c: Context, { token, person }: SignedIn): void {
@@ -99,17 +96,16 @@ export function createSessions(
     /** The hashes of all tokens that came with the request, also of those that mean nothing here. */
     tokenHashes: (c: Context) => hashesOf(cookies.of(c)),
     /**
-     * Returns the browser that sent the request if it has this token, and may complete what it began with it at this time.
-     * That of an ended session may not.
+     * Returns the browser that sent the request if it may complete what it began with this token. In a session, that is
+     * only what began in it: others may have planted any other cookie.
      */
-    async browser(c: Context, tokenHash: string, begunAt: Date): Promise<Browser | undefined> {
+    async browser(c: Context, tokenHash: string): Promise<Browser | undefined> {
       const session = await find(c)
-      if (session?.tokenHash === tokenHash) return { tokenHash, session, isLate: false }
+      if (session !== undefined) {
+        return session.tokenHash === tokenHash ? { tokenHash, session } : undefined
+      }
       const cookie = cookies.of(c).find((each) => each.tokenHash === tokenHash)
-      if (!cookie?.token.startsWith(unsigned)) return undefined
-      // Whoever knows the token could begin with it at any time, but not before the session.
-      const isLate = session !== undefined
-      return isLate && begunAt > session.createdAt ? undefined : { tokenHash, session, isLate }
+      return cookie?.token.startsWith(unsigned) ? { tokenHash, session } : undefined
     },
     /**
      * Returns the hash of the token with which the browser begins an authorization. Gives a browser that is not signed in
@@ -138,15 +134,14 @@ export function createSessions(
      */
     async signIn(
       c: Context,
-      { tokenHash, session, isLate }: Browser,
+      { tokenHash, session }: Browser,
       userOf: (tx: Transaction) => Promise<string>,
       record: (tx: Transaction, signedIn: SignedIn) => Promise<unknown>,
     ): Promise<void> {
-      const own = eq(sessions.tokenHash, session?.tokenHash ?? tokenHash)
+      const own = eq(sessions.tokenHash, tokenHash)
       const token = randomToken()
       const signedIn = await database.transaction(async (tx) => {
-        const isUnused =
-          (session !== undefined && !isLate) || (await markUsed(tx, tokenHash, now()))
+        const isUnused = session !== undefined || (await markUsed(tx, tokenHash, now()))
         const isSignedIn =
           session === undefined ||
           (await tx.select().from(sessions).where(own).for('update')).length > 0

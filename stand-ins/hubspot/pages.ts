@@ -1,6 +1,5 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
-import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { changeButton, createDealsPage } from '../deals-page.ts'
 import { formFields } from '../page.ts'
 import {
@@ -74,7 +73,7 @@ export function createHubspotPages(
       .get('/eu1/contacts/:portal/record/0-3/:id{[0-9]+}', (c) =>
         c.redirect(`${list}#deal-${c.req.param('id')}`),
       )
-      .post('/deals/merge', notFromAnotherSite, async (c) => {
+      .post('/deals/merge', async (c) => {
         const { deal: id = '', into = '' } = await formFields(c)
         const [primary, other] = [deals.get(into), deals.get(id)]
         if (primary !== undefined && other !== undefined && primary !== other) {

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { type Context, Hono, type MiddlewareHandler } from 'hono'
 import { html } from 'hono/html'
-import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { basicAuth } from '../../server/providers/basic-auth.ts'
 import { createConsent } from '../consent.ts'
 import { formFields } from '../page.ts'
@@ -101,11 +100,11 @@ export function createPipedriveOAuth(
         return c.body(null, 200)
       })
       // An installation from the Marketplace has no state.
-      .post('/install', notFromAnotherSite, async (c) => {
+      .post('/install', async (c) => {
         const { user } = await formFields(c)
         return c.redirect(`${redirectUri}?code=${codes.issue(userOf(user))}`, 303)
       })
-      .post('/uninstall', notFromAnotherSite, async (c) => {
+      .post('/uninstall', async (c) => {
         const user = userOf((await formFields(c)).user)
         uninstall(user)
         // Pipedrive does not read the answer.

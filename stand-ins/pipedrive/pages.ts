@@ -1,6 +1,5 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
-import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { changeButton, createDealsPage } from '../deals-page.ts'
 import { formFields } from '../page.ts'
 import {
@@ -100,7 +99,7 @@ export function createPipedrivePages(
       .route('/', page)
       // Only digits, because the id becomes a part of a header.
       .get('/deal/:id{[0-9]+}', (c) => c.redirect(`${list}#deal-${c.req.param('id')}`))
-      .post('/deals/tokens', notFromAnotherSite, async (c) => {
+      .post('/deals/tokens', async (c) => {
         const { change } = await formFields(c)
         budget.renew()
         if (change === 'use') budget.take(dailyTokens)

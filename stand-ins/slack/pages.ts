@@ -1,7 +1,6 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
 import { navigations, pathOf } from '../../contract/endpoints.ts'
-import { notFromAnotherSite } from '../../server/http/origin.ts'
 import { channelPage, shownMessage, shownTime } from '../channel-page.ts'
 import { createConsent } from '../consent.ts'
 import { formFields } from '../page.ts'
@@ -72,7 +71,7 @@ export function createSlackPages(account: SlackAccount): Hono {
         messages: messages.toReversed().map(messageItem),
       })
     })
-    .post('/channels/:id', notFromAnotherSite, async (c) => {
+    .post('/channels/:id', async (c) => {
       const channel = channels.find(c.req.param('id'))
       if (channel === undefined) return c.notFound()
       const { change } = await formFields(c)

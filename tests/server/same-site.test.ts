@@ -5,9 +5,10 @@ import { answerError } from '../../server/http/errors.ts'
 import {
   atOneLoopbackName,
   byFetchOnly,
+  byOwnNavigation,
   corsForDashboard,
   fromDashboardOnly,
-  notFromAnotherSite,
+  toStandIn,
   writesFromDashboardOnly,
 } from '../../server/http/origin.ts'
 import { logTo } from '../../server/log.ts'
@@ -80,13 +81,40 @@ test('what only fetch calls is refused to a navigation', async () => {
   expect(await ask({ 'Sec-Fetch-Mode': 'navigate', ...ownSite })).toBe('refused')
 })
 
-test('what makes a session is refused to a navigation that another site began, and to no other', async () => {
-  const ask = guardedBy(notFromAnotherSite)
+test('what gives a cookie is refused to a navigation that another site began, and to all that is none', async () => {
+  const ask = guardedBy(byOwnNavigation)
   for (const site of ['none', 'same-origin', 'same-site']) {
     expect(await ask({ 'Sec-Fetch-Site': site })).toBe(answered)
   }
   expect(await ask({})).toBe(answered)
   expect(await ask({ 'Sec-Fetch-Site': 'cross-site' })).toBe('refused')
+  expect(await ask({ 'Sec-Fetch-Dest': 'document', ...ownSite })).toBe(answered)
+  for (const purpose of ['image', 'iframe', 'empty', 'script', 'style', 'video']) {
+    const headers = { 'Sec-Fetch-Dest': purpose, 'Sec-Fetch-Site': 'same-site' }
+    expect(await ask(headers), purpose).toBe('refused')
+  }
+})
+
+test.each<[string, string, Record<string, string>, string?]>([
+  // Our own server and a browser, at each name that this machine has, and through a proxy.
+  ['its own program', 'http://127.0.0.1:3000', {}],
+  ['its own page', 'http://localhost:3000', { Origin: 'http://localhost:3000', ...ownSite }],
+  ['its own page, at a number', 'http://192.168.1.5:3000', { Origin: 'http://192.168.1.5:3000' }],
+  ['a proxy that passes the host on', dashboard, { Origin: dashboard }],
+  ['a proxy that does not', 'http://127.0.0.1:3000', { Origin: dashboard, ...ownSite }],
+  ['another port', 'http://localhost:3000', { Origin: 'http://localhost:9999' }, 'reads only'],
+  ['a frame without an origin', 'http://localhost:3000', { Origin: 'null' }, 'reads only'],
+  ['another site', 'http://localhost:3000', { Origin: 'https://evil.example' }, 'reads only'],
+  ['the same site', 'http://localhost:3000', { 'Sec-Fetch-Site': 'same-site' }, 'reads only'],
+  // DNS rebinding: the other site's name leads to this server.
+  ['a rebound name', 'http://evil.example:3000', { Origin: 'http://evil.example:3000' }, 'refused'],
+  ['a rebound name, same-origin', 'http://evil.example:3000', ownSite, 'refused'],
+])('a stand-in and %s: %s with %j', async (_, address, headers, result = answered) => {
+  const ask = guardedBy(toStandIn(dashboard))
+  const got = { read: await ask(headers, {}, address), write: '' }
+  got.write = await ask(headers, { method: 'POST' }, address)
+  const [read, write] = result === 'reads only' ? [answered, 'refused'] : [result, result]
+  expect(got).toEqual({ read, write })
 })
 
 const cors = new Hono().use('*', corsForDashboard(dashboard)).all('*', (c) => c.text(answered))
