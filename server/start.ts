@@ -1,5 +1,3 @@
-import { once } from 'node:events'
-import type { Server } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createBackend } from './backend.ts'
 import { startCleanup } from './clean/clean.ts'
@@ -16,7 +14,7 @@ import { createVault, keyFromFolder } from './people/vault.ts'
 import { isAddressId, mainSettingOf, providerIds, registry } from './providers/registry.ts'
 import { openDatabase } from './settings/open-database.ts'
 import { dataDirError, listenError } from './settings/open-errors.ts'
-import type { Settings } from './settings/settings.ts'
+import { loopback, type Settings } from './settings/settings.ts'
 import { logLinesLost, watchProcess } from './watch/metrics.ts'
 
 const requestGraceMs = 8_000
@@ -52,7 +50,9 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const { trustedProxies } = settings
   const hsts = hstsOf({ ...settings, ...settings.addressesAt(settings.port) })
   const http = createHttpServer({ trustedProxies, hsts, log })
-  const port = await listen(http.server, settings)
+  const port = await http.listen(settings.port, settings.hosts).catch((error: unknown) => {
+    throw listenError(settings, error)
+  })
   // No await from here to the handler: a request that arrived meanwhile would never be answered.
   const addresses = settings.addressesAt(port)
   const { app, relay, catchUp, checks, watch } = createBackend({
@@ -114,6 +114,11 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   // Without the dashboard, another host answers at APP_URL.
   const address = settings.serveDashboard ? addresses.appUrl : `http://localhost:${port}`
   console.log(`${settings.serveDashboard ? 'Dealbell' : 'The server'} listens on ${address}`)
+  if (settings.hosts === loopback) {
+    console.log(
+      'Only this machine can open it, because stand-ins check nobody. ALLOW_STAND_INS=true lets others in.',
+    )
+  }
   for (const id of providerIds) {
     if (!addresses.providers[id].standIn) continue
     const { name } = registry[id]
@@ -129,14 +134,4 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   await relay.start()
   catchUp.start()
   checks.start()
-}
-
-/** @returns the port, which is a free one if 0 was asked for. */
-async function listen(server: Server, { port, host }: Settings): Promise<number> {
-  server.listen({ port, host })
-  await once(server, 'listening').catch((error: unknown) => {
-    throw listenError({ port, host }, error)
-  })
-  const address = server.address()
-  return typeof address === 'object' && address !== null ? address.port : port
 }

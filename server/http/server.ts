@@ -1,13 +1,19 @@
+import { once } from 'node:events'
 import {
   createServer,
   type IncomingMessage,
   type ServerOptions,
   type ServerResponse,
 } from 'node:http'
+import {
+  type AddressInfo,
+  createServer as createSocketServer,
+  type Server as SocketServer,
+} from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { getRequestListener, RequestError } from '@hono/node-server'
 import type { Context } from 'hono'
-import type { Log } from '../log.ts'
+import { errorCode, type Log } from '../log.ts'
 import { answerFaults, maxHeaderSize } from './faults.ts'
 
 /**
@@ -47,6 +53,7 @@ export function createHttpServer({
   server.maxConnections = maxConnections
   const answerMalformed = answerFaults(server, options)
 
+  const others: SocketServer[] = []
   const running = new Set<ServerResponse>()
   server.on('request', (_request, response) => {
     running.add(response)
@@ -66,9 +73,35 @@ export function createHttpServer({
         (request.httpVersion === '1.0' ? lenient : strict)(request, response),
       )
     },
+    /**
+     * Listens on each of the hosts. Node's server takes only one, so others hand their connections to it.
+     * @param port 0 takes a free one.
+     * @returns the port.
+     * @throws the error of Node, if one of the addresses is taken or missing. IPv6 may be missing beside IPv4.
+     */
+    async listen(port: number, [host, ...more]: readonly (string | undefined)[]): Promise<number> {
+      server.listen({ port, host })
+      await once(server, 'listening')
+      const taken = (server.address() as AddressInfo).port
+      for (const next of more) {
+        const other = createSocketServer((socket) => server.emit('connection', socket))
+        try {
+          await once(other.listen({ port: taken, host: next }), 'listening')
+          others.push(other)
+        } catch (error) {
+          const code = errorCode(error) ?? ''
+          if (['EADDRNOTAVAIL', 'EAFNOSUPPORT'].includes(code)) continue
+          if (port !== 0 || code !== 'EADDRINUSE') throw error
+          // The free port of one address is taken at another one.
+          for (const each of [server, ...others.splice(0)]) each.close()
+          return await this.listen(port, [host, ...more])
+        }
+      }
+      return taken
+    },
     /** Takes no new connections and lets running requests end, but cuts them after `graceMs`. */
     async close(graceMs: number): Promise<void> {
-      server.close()
+      for (const each of [server, ...others]) each.close()
       const end = performance.now() + graceMs
       while (running.size > 0 && performance.now() < end) await delay(20)
       // Browsers keep their connections, and open some that they do not use yet.

@@ -82,7 +82,10 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
   return new Error(`DATABASE_URL: ${problem}`, { cause })
 }
 
-export function listenError({ port, host }: Pick<Settings, 'port' | 'host'>, cause: unknown) {
+export function listenError(
+  { port, hosts: [host] }: Pick<Settings, 'port' | 'hosts'>,
+  cause: unknown,
+) {
   const say = (problem: string) => new Error(problem, { cause })
   switch (codesOf(cause).code) {
     case 'EADDRINUSE':

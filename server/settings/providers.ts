@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net'
 import * as v from 'valibot'
 import { defaultNames, providerIdOf } from '../../contract/provider-names.ts'
 import { isLoopback } from '../http/origin.ts'
@@ -111,11 +112,23 @@ function whyNoStandIns(
   if (env.ALLOW_STAND_INS?.trim() === 'true') return undefined
   const real = used.filter((id) => !isAddressId(id) && isSet(env, id))
   if (real.length > 0) return { real }
-  const elsewhere = ['APP_URL', 'API_URL'].find((name) => {
-    const url = env[name]?.trim()
-    return url && URL.canParse(url) && !isLoopback(new URL(url).hostname)
-  })
-  return elsewhere === undefined ? undefined : { elsewhere }
+  const hostOf = (url: string) => URL.parse(url)?.hostname
+  const hosts = {
+    APP_URL: hostOf(env.APP_URL?.trim() ?? ''),
+    API_URL: hostOf(env.API_URL?.trim() ?? ''),
+    HOST: isIPv6(env.HOST?.trim() ?? '') ? `[${env.HOST?.trim()}]` : env.HOST?.trim(),
+  }
+  const elsewhere = Object.entries(hosts).find(([, host]) => host && !isLoopback(host))
+  if (elsewhere === undefined) return undefined
+  const [name] = elsewhere
+  return {
+    elsewhere: name === 'HOST' ? 'HOST lets other machines in' : `${name} is not on this machine`,
+  }
+}
+
+/** Whether stand-ins play, and nobody has said that others than this machine may reach them. */
+export function isForThisMachine(env: Env): boolean {
+  return env.ALLOW_STAND_INS?.trim() !== 'true' && !whyNoStandIns(env, providersInUse(env))
 }
 
 /** The chats with an address need none, so nothing is wrong if theirs is not safe. */
@@ -126,7 +139,7 @@ function unsafeStandIns(env: Env, used: readonly ProviderId[]): string[] {
   const unless = 'or set ALLOW_STAND_INS=true if only people you trust can reach this server'
   if ('elsewhere' in why) {
     return [
-      `${standIns.map(mainSettingOf).join(' and ')} ${standIns.length === 1 ? 'is' : 'are'} missing, and ${why.elsewhere} is not on this machine: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set ${standIns.length === 1 ? 'it' : 'them'}, ${unless}.`,
+      `${standIns.map(mainSettingOf).join(' and ')} ${standIns.length === 1 ? 'is' : 'are'} missing, and ${why.elsewhere}: with the stand-ins, everyone who opens the dashboard is the same person and reads all messages. Set ${standIns.length === 1 ? 'it' : 'them'}, ${unless}.`,
     ]
   }
   const others = named(why.real).join(' and ')

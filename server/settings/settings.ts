@@ -3,7 +3,7 @@ import * as v from 'valibot'
 import type { AllSettings } from '../providers/calls.ts'
 import { oauthIds, settingOf } from '../providers/registry.ts'
 import { withCertificate } from './database-url.ts'
-import { parseProviders } from './providers.ts'
+import { isForThisMachine, parseProviders } from './providers.ts'
 import { expandHome, readCertificates, readText } from './text-file.ts'
 import { type Env, inWords, variables } from './variables.ts'
 
@@ -38,8 +38,12 @@ export function parseEnv(given: Env) {
   const localOriginAt = (port: number) => `http://${localHost(settings.HOST)}:${port}`
   return {
     port: settings.PORT,
-    /** The address that the server listens on; if undefined, all addresses of this machine. */
-    host: settings.HOST,
+    /** The addresses that the server listens on; undefined is all addresses of this machine. */
+    hosts: settings.HOST
+      ? [settings.HOST]
+      : isForThisMachine(env)
+        ? loopback
+        : ([undefined] as const),
     dataDir: settings.DATA_DIR,
     /** PostgreSQL's address; if undefined, PGlite in `dataDir` is used. */
     databaseUrl:
@@ -74,6 +78,9 @@ export function parseEnv(given: Env) {
     },
   }
 }
+
+/** Some clients take one of these for localhost, and some the other. */
+export const loopback = ['127.0.0.1', '::1'] as const
 
 /** Each of these may stand in a file that NAME_FILE names: a credential of systemd, a secret of Docker. */
 const secrets = [

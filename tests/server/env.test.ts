@@ -22,7 +22,7 @@ describe('settings', () => {
       databaseStatementMs: 20_000,
       encryptionKeys: undefined,
       serveDashboard: true,
-      host: undefined,
+      hosts: ['127.0.0.1', '::1'],
       trustedProxies: 0,
     })
     const { appUrl, providers } = settings.addressesAt(4567)
@@ -77,8 +77,8 @@ describe('settings', () => {
     ['10.0.0.5', '10.0.0.5'],
     ['::1', '[::1]'],
   ])('HOST=%s is reached at %s by this machine', (HOST, name) => {
-    const settings = parseEnv({ HOST })
-    expect(settings.host).toBe(HOST)
+    const settings = parseEnv({ HOST, ALLOW_STAND_INS: 'true' })
+    expect(settings.hosts).toEqual([HOST])
     expect(settings.localOriginAt(8080)).toBe(`http://${name}:8080`)
   })
 
@@ -326,12 +326,26 @@ describe('stand-ins', () => {
     [{ ...there }, 'HUBSPOT_CLIENT_ID and SLACK_CLIENT_ID are missing'],
     [{ APP_URL: 'http://192.168.0.2:3000' }, 'APP_URL is not on this machine'],
     [{ API_URL: 'http://192.168.0.2:3000' }, 'API_URL is not on this machine'],
+    [{ HOST: '192.168.0.2' }, 'HOST lets other machines in'],
+    [{ HOST: '::' }, 'HOST lets other machines in'],
     [{ APP_URL: 'http://127.0.0.1.example' }, 'APP_URL is not on this machine'],
   ])('are refused where others can use them: %j', (env, problem) => {
     expect(() => parseEnv(env)).toThrow(problem)
     // The message names what allows it, and that is enough.
     expect(() => parseEnv(env)).toThrow('ALLOW_STAND_INS=true')
     parseEnv({ ...env, ALLOW_STAND_INS: 'true' })
+  })
+
+  // A real chat by address may be pasted beside a stand-in CRM.
+  test.each<[readonly (string | undefined)[], Record<string, string>]>([
+    [['127.0.0.1', '::1'], {}],
+    [['127.0.0.1', '::1'], { VITE_CHAT_NAME: 'Discord', API_URL: 'http://localhost:8080' }],
+    [['::1'], { HOST: '::1' }],
+    [[undefined], { ALLOW_STAND_INS: 'true' }],
+    [[undefined], { ...hubspot, ...slack }],
+    [[undefined], { ...hubspot, VITE_CHAT_NAME: 'Discord' }],
+  ])('have the server listen at %j with %j', (hosts, env) => {
+    expect(parseEnv(env).hosts).toEqual(hosts)
   })
 
   test.each(['localhost', 'dealbell.localhost', '127.0.0.1', '[::1]'])('are fine at %s', (host) => {

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { readFile, writeFile } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import { connect as connectSocket, type Socket } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest'
 import { newDataFolder } from '../database.ts'
@@ -72,6 +73,39 @@ test('a data folder belongs to one process, and keeps everything over a restart 
   const pid = (await readFile(join(dataDir, 'lock.pid'), 'utf8')).trim()
   expect(pid).toBe(`${owner.child.pid}`)
   await expectEverything(owner)
+})
+
+test('with a stand-in, only this machine reaches the server, at both addresses of localhost, and the start says so', async () => {
+  const isLinux = process.platform === 'linux'
+  const others = Object.values(networkInterfaces())
+    .flatMap((each) => each ?? [])
+    .filter(({ internal, family }) => !internal && family === 'IPv4')
+    .map(({ address }) => address)
+  /** Other addresses of this machine. On Linux, all of 127.0.0.0/8 are. */
+  const elsewhere = [...(isLinux ? ['127.0.0.2'] : []), ...others]
+  const answers = async (host: string, url: string) => {
+    const address = new URL('/health', url)
+    address.hostname = host
+    return (await fetch(address).catch(() => undefined))?.status
+  }
+  const atAll = (hosts: readonly string[], url: string) =>
+    Promise.all(hosts.map((host) => answers(host, url)))
+
+  const own = launch()
+  const url = await own.listens()
+  expect(await atAll(['127.0.0.1', '[::1]'], url)).toEqual([200, 200])
+  expect(await atAll(elsewhere, url)).toEqual(elsewhere.map(() => undefined))
+  expect(own.output).toMatch(
+    /Only this machine can open it, .* ALLOW_STAND_INS=true lets others in/,
+  )
+  // Connections to both are still open.
+  own.child.kill('SIGTERM')
+  expect(await own.exited).toBe(0)
+
+  const open = launch({ ALLOW_STAND_INS: 'true' })
+  const opened = await open.listens()
+  expect(await atAll(elsewhere, opened)).toEqual(elsewhere.map(() => 200))
+  expect(open.output).not.toContain('Only this machine')
 })
 
 const ready = (url: string) =>

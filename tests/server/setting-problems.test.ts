@@ -74,7 +74,7 @@ test('a PORT that is taken is refused in one sentence', async () => {
 const ofFolder = (codes: object) => dataDirError({ dataDir: './data' }, errorWith(codes))
 const noFolder = ofFolder({ code: 'ENOENT', syscall: 'mkdir' })
 const ofAddress = (code: string) =>
-  listenError({ port: 80, host: '192.0.2.1' }, errorWith({ code }))
+  listenError({ port: 80, hosts: ['192.0.2.1'] }, errorWith({ code }))
 test.each([
   ['DATA_DIR is ./data, but this process may not write to it', ofFolder({ code: 'EACCES' })],
   ['DATA_DIR is ./data, but this process may not write to it', noFolder],
