@@ -1,10 +1,10 @@
 import { Hono } from 'hono'
 import { html } from 'hono/html'
+import { cut } from '../server/foreign-text.ts'
 import type { Html } from '../server/http/html-page.ts'
 import { standInPolicy } from '../server/http/safety-headers.ts'
 import { chatIds, registry } from '../server/providers/registry.ts'
 import { formatAmount } from '../server/relay/decide/amount.ts'
-import { cut } from '../server/relay/foreign-text.ts'
 import { formFields, type Site, standInPage } from './page.ts'
 
 const maxNameLength = 200

@@ -5,10 +5,11 @@ import { navigations, pathOf } from '../../contract/endpoints.ts'
 import { createCache } from '../cache.ts'
 import type { Context } from '../context.ts'
 import { usedTokens } from '../database/schema.ts'
+import { oneLine } from '../foreign-text.ts'
 import { ApiError } from '../http/errors.ts'
 import { byOwnNavigation } from '../http/origin.ts'
 import { openState, sealCode } from '../people/authorization-state.ts'
-import { refusalInWords } from '../people/connections.ts'
+import { longestName, refusalInWords } from '../people/connections.ts'
 import { sha256 } from '../people/cookies.ts'
 import { authorizationLifetimeMs } from '../people/session.ts'
 import type { PastedAddress } from '../providers/by-address.ts'
@@ -20,7 +21,6 @@ import { addressPage, addressPolicy, endedPage, tooLargePage } from './address-p
 /** Its form is sent from this server's own origin, which need not be the dashboard's. */
 export const isAddressPath = (path: string) => /^\/api\/[^/]+\/address$/.test(path)
 
-const longestName = 80
 const mostFormBytes = 16 * 1024
 const mostProofs = 1_000
 
@@ -133,7 +133,7 @@ export function addressRoutes(id: AddressId, context: Context) {
       }
       const isStandIn = text('answer') === 'stand-in'
       const address = isStandIn ? (byAddress.standInAddress ?? '') : text('address')
-      const channel = isStandIn ? '' : text('channel').slice(0, longestName)
+      const channel = isStandIn ? '' : oneLine(text('channel'), longestName)
       try {
         const problem = await whyRefusedOnce(c, byAddress, state, address)
         if (problem !== undefined) {

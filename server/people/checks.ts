@@ -8,7 +8,7 @@ import type { Names } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { type AccessDependencies, createWithAccess } from './access-token.ts'
-import { type Connection, openSecrets } from './connections.ts'
+import { type Connection, namesOf, openSecrets } from './connections.ts'
 import {
   accepted,
   againAfter,
@@ -109,7 +109,8 @@ function createCheck(
     if (isFinalFor(connection, connection.brokenReason)) return
     try {
       const names = await ask(connection)
-      const { accountName, channelName, isLate } = names ?? {}
+      const { isLate } = names ?? {}
+      const { accountName, channelName } = namesOf(names ?? {})
       const isTried = await tryMessage(connection)
       await database
         .update(connections)

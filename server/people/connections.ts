@@ -3,7 +3,8 @@ import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
-import type { Grant, Providers, Secrets } from '../providers/provider.ts'
+import { oneLine } from '../foreign-text.ts'
+import type { Grant, Names, Providers, Secrets } from '../providers/provider.ts'
 import { isCrmId, type ProviderId, registry } from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
 
@@ -55,8 +56,11 @@ export async function storeConnection(
 ): Promise<Connection> {
   // Who authorized is in the table `users` (identity.ts).
   const { secrets, accountUserId: _, ...known } = grant
+  const { accountName = null, channelName = null } = namesOf(known)
   const values = {
     ...known,
+    accountName,
+    channelName,
     secrets: sealSecrets(vault, owner, secrets),
     connectedAt: now,
     brokenReason: null,
@@ -86,6 +90,17 @@ export async function storeConnection(
     .returning()
   if (stored === undefined) throw new Error('The insert of a connection returned no row.')
   return stored
+}
+
+export const longestName = 80
+
+/** The names that others have given, each as one line; undefined if there is none, or a reader would see nothing. */
+export function namesOf({
+  accountName,
+  channelName,
+}: Record<keyof Names, string | null | undefined> | Names) {
+  const shown = (name: string | null | undefined) => oneLine(name ?? '', longestName) || undefined
+  return { accountName: shown(accountName), channelName: shown(channelName) }
 }
 
 /** The daily check may tell the channel's name. If it has not for so long, the name may have changed. */

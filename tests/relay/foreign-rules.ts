@@ -1,5 +1,6 @@
 import { createRequire } from 'node:module'
 import discordMarkdown from 'discord-markdown-parser'
+import { Window } from 'happy-dom'
 import { marked, type Token } from 'marked'
 import { expect } from 'vitest'
 
@@ -16,7 +17,7 @@ const { AdaptiveCard, RichTextBlock, SerializationContext, TextRun, OpenUrlActio
     'adaptivecards/dist/adaptivecards.js',
   ) as typeof import('adaptivecards')
 
-/** By Microsoft's own parser. A `TextRun` parses no markup. */
+/** What people see by Microsoft's own renderer. It needs a document. */
 export function readCard(json: object): Shown {
   const { attachments, ...others } = json as { attachments: [{ content: object }] }
   expect(others).toEqual({ type: 'message' })
@@ -24,21 +25,36 @@ export function readCard(json: object): Shown {
   const card = new AdaptiveCard()
   card.parse(attachments[0].content, context)
   expect(context.eventCount).toBe(0)
-  const runs = Array.from({ length: card.getItemCount() }, (_, n) => {
+  const lines = Array.from({ length: card.getItemCount() }, (_, n) => {
     const block = card.getItemAt(n)
     if (!(block instanceof RichTextBlock)) throw new Error('Not literal.')
-    return Array.from({ length: block.getInlineCount() }, (_, at) => {
+    const runs = Array.from({ length: block.getInlineCount() }, (_, at) => {
       const run = block.getInlineAt(at)
       if (!(run instanceof TextRun)) throw new Error('Not literal.')
       return run
     })
+    return { runs, text: rendered(block) }
   })
-  const links = runs.flat().flatMap(({ selectAction }) => {
-    if (selectAction === undefined) return []
-    if (!(selectAction instanceof OpenUrlAction)) throw new Error('Not a link.')
-    return [selectAction.url ?? '']
-  })
-  return { text: runs.map((line) => line.map(({ text }) => text).join('')).join('\n'), links }
+  const links = lines
+    .flatMap(({ runs }) => runs)
+    .flatMap(({ selectAction }) => {
+      if (selectAction === undefined) return []
+      if (!(selectAction instanceof OpenUrlAction)) throw new Error('Not a link.')
+      return [selectAction.url ?? '']
+    })
+  return { text: lines.map(({ text }) => text.replaceAll('\u200B', '')).join('\n'), links }
+}
+
+const { document, HTMLElement, HTMLButtonElement } = new Window()
+
+function rendered(block: InstanceType<typeof RichTextBlock>): string {
+  const names = { document, HTMLElement, HTMLButtonElement }
+  Object.assign(globalThis, names)
+  try {
+    return block.render()?.textContent ?? ''
+  } finally {
+    for (const name of Object.keys(names)) Reflect.deleteProperty(globalThis, name)
+  }
 }
 
 const characters: Record<string, string> = { lt: '<', gt: '>', amp: '&', quot: '"' }

@@ -39,6 +39,15 @@ test('a pasted address is proved with one message, and stored encrypted', async 
   expect(harness.calls).toHaveLength(1)
 })
 
+test('a typed name is stored as one line of what its reader sees', async () => {
+  answerPosts(accepted)
+  const channel = ` \u0000Sales\u0085\u009B31m \u202Eteam\u2069\n${'x'.repeat(80)}💥`
+  const back = await submit(browser, { state: await begin(browser), address, channel })
+  expect((await comeBack(browser, wayBack(back).searchParams)).status).toBe(204)
+  const [{ channelName } = {}] = await stored()
+  expect(channelName).toBe(`Sales 31m team ${'x'.repeat(64)}…`)
+})
+
 test('the address is in nothing that anyone reads: no Location, log, metric, error, row or export', async () => {
   await browser.connect('hubspot')
   const [{ accountId = '' } = {}] = await stored()

@@ -155,7 +155,7 @@ test('the daily check tells new names; of a channel that it may not read, the st
   const unread = { channel: old.channel, channelAsOf: connectedAt.toISOString() }
   expect(old).toMatchObject(unread)
 
-  outside.names = { account: 'new.example', workspace: 'New', channel: 'new' }
+  outside.names = { account: 'new\u202E.example', workspace: '\u0000New\u009B', channel: 'new' }
   startChecks()
   const renamed = { account: 'new.example', workspace: 'New' }
   await vi.waitFor(async () => expect(await names()).toEqual({ ...renamed, ...unread }), soon)

@@ -1,13 +1,13 @@
 import { type ChatMessage, dateInUtc, linesOf, type Part } from '../chat-message.ts'
 
 /**
- * A message with an Adaptive Card. A `TextRun` parses no markdown, no mention and no date function, so text from the CRM
- * stays text. A `TextBlock` would parse all of them.
+ * A message with an Adaptive Card. A `TextRun` parses no markdown and no mention, so text from the CRM stays text. A
+ * `TextBlock` would parse both.
  */
 export function card({ text, paragraphs, footer }: ChatMessage) {
   const body =
     paragraphs.length === 0
-      ? text.split('\n').map((line) => richText([{ type: 'TextRun', text: line }]))
+      ? text.split('\n').map((line) => richText([{ type: 'TextRun', text: literal(line) }]))
       : [
           ...paragraphs.flatMap((parts, n) =>
             linesOf(parts).map((line, at) => ({
@@ -16,7 +16,7 @@ export function card({ text, paragraphs, footer }: ChatMessage) {
             })),
           ),
           ...footer.map((line) =>
-            richText([{ type: 'TextRun', text: line, size: 'Small', isSubtle: true }]),
+            richText([{ type: 'TextRun', text: literal(line), size: 'Small', isSubtle: true }]),
           ),
         ]
   return {
@@ -29,7 +29,7 @@ export function card({ text, paragraphs, footer }: ChatMessage) {
           $schema: 'http://adaptivecards.io/schemas/adaptive-card.json',
           type: 'AdaptiveCard',
           version: '1.4',
-          fallbackText: text,
+          fallbackText: literal(text),
           body,
           msteams: { width: 'Full' },
         },
@@ -43,10 +43,11 @@ const richText = (inlines: readonly object[]) => ({ type: 'RichTextBlock', inlin
 function textRun(part: Part) {
   switch (part.type) {
     case 'text':
-      return { type: 'TextRun', text: part.text, ...weight(part) }
+      return { type: 'TextRun', text: literal(part.text), ...weight(part) }
     case 'link': {
       const selectAction = { type: 'Action.OpenUrl', url: part.url }
-      return { type: 'TextRun', text: part.text, color: 'Accent', ...weight(part), selectAction }
+      const text = literal(part.text)
+      return { type: 'TextRun', text, color: 'Accent', ...weight(part), selectAction }
     }
     case 'date':
       return { type: 'TextRun', text: dateInUtc(part) }
@@ -54,5 +55,8 @@ function textRun(part: Part) {
       return { type: 'TextRun', text: part.id }
   }
 }
+
+/** Something invisible ends the functions that a card computes in every text: `{{DATE(…)}}`, `{{TIME(…)}}`. */
+const literal = (text: string) => text.replace(/\{(?=\{)/g, '{\u200B')
 
 const weight = ({ bold }: { bold?: true }) => bold && { weight: 'Bolder' }

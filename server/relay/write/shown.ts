@@ -1,5 +1,5 @@
+import { oneLine } from '../../foreign-text.ts'
 import type { Change } from '../decide/rules.ts'
-import { oneLine } from '../foreign-text.ts'
 import type { Shown } from '../pick/delivery.ts'
 import type { MessageEntry } from './message.ts'
 import { longestLabel, longestName } from './text.ts'
