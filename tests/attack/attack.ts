@@ -12,6 +12,7 @@ import { falseSignature, startSieges } from './connections.ts'
 import { signIn, startFloods } from './requests.ts'
 import { startServer } from './server.ts'
 import { openUser } from './user.ts'
+import { tryWaysIn } from './ways-in.ts'
 
 // Attacks the real server behind the nginx of docs/hosting.md while a user works with it, and checks what SECURITY.md
 // promises. All targets are on loopback.
@@ -114,6 +115,9 @@ async function attack(database: Database, place: Place): Promise<void> {
     // Before the server compiles its code: a collection throws compiled code away.
     const memoryBefore = await server.memoryMb()
     await warmUp(url)
+    for (const [what, held] of await tryWaysIn(url, place.port)) {
+      check(database, what, held ? 'yes' : 'no', 'yes', held)
+    }
     const cookies = await signIn(url)
     const user = openUser(url)
     await user.work(performance.now() + (options['any-time'] ? 0 : 5_000))

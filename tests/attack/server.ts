@@ -36,7 +36,6 @@ export async function startServer({ folder, databaseUrl, port, url }: Place): Pr
     [main],
     {
       PORT: String(port),
-      HOST: '127.0.0.1',
       APP_URL: url,
       TRUSTED_PROXIES: '1',
       SERVE_DASHBOARD: 'false',
