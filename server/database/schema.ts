@@ -130,6 +130,8 @@ export const connections = pgTable(
     refreshingUntil: time('refreshing_until'),
     // When the provider was last asked whether the connection works; long ago if somebody asks for that (checks.ts).
     checkedAt: time('checked_at').notNull().defaultNow(),
+    // The CRM's id of the webhook that tells this user's events, where each user has one.
+    webhookId: text('webhook_id'),
     // Since when the CRM may not have told this user's events. A search finds them later.
     lateSince: time('late_since'),
     // Where each user's token sees other deals: all changes up to this time have been found with this one.

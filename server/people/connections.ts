@@ -69,6 +69,7 @@ export async function storeConnection(
     checkedAt: new Date(0),
   }
   const isSameAccount = sql`${connections.accountId} = excluded.account_id`
+  const isSameGrant = sql`${connections.grantId} = excluded.grant_id`
   const [stored] = await database
     .insert(connections)
     .values({ ...owner, ...values, connectedSince: now })
@@ -81,6 +82,7 @@ export async function storeConnection(
           then ${connections.connectedSince}
           else excluded.connected_since end`,
         searchedUntil: sql`case when ${isSameAccount} then ${connections.searchedUntil} end`,
+        webhookId: sql`case when ${isSameGrant} then ${connections.webhookId} end`,
       },
     })
     .returning()

@@ -13,7 +13,14 @@ const longestWaitMs = 5_000
 
 export type RemovedConnection = Pick<
   Connection,
-  'id' | 'userId' | 'provider' | 'accountId' | 'grantId' | 'secrets' | 'accessExpiresAt'
+  | 'id'
+  | 'userId'
+  | 'provider'
+  | 'accountId'
+  | 'grantId'
+  | 'webhookId'
+  | 'secrets'
+  | 'accessExpiresAt'
 >
 
 /**
@@ -43,8 +50,8 @@ export function createEndGrant(
       // Revoke only if no other user shares the token.
       if (await exists(ofGrant(removed))) return
       let secrets = openSecrets(vault, removed)
-      // Where we have made a webhook for the user, only a token that counts can delete it.
-      if (isCrmId(provider) && providers[provider].subscribe && endsSoon(removed)) {
+      // Only a token that counts can delete the webhook.
+      if (isCrmId(provider) && removed.webhookId !== null && endsSoon(removed)) {
         secrets = await providers[provider].refresh(secrets).then(
           (tokens) => tokens.secrets,
           () => secrets,
@@ -52,7 +59,7 @@ export function createEndGrant(
         // The user may have connected again in the meantime.
         if (await exists(ofGrant(removed))) return
       }
-      await providers[provider].revoke(secrets)
+      await providers[provider].revoke(secrets, removed)
     } catch (error) {
       logFailure('revoke failed', removed, error)
     }

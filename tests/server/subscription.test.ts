@@ -24,12 +24,16 @@ const calls = {
   exchange: vi.fn<Crm['exchange']>(),
   refresh: vi.fn<Crm['refresh']>(),
   revoke: vi.fn<Crm['revoke']>(),
-  subscribe: vi.fn<NonNullable<Crm['subscribe']>>(),
+}
+const webhooks = {
+  find: vi.fn<NonNullable<Crm['webhooks']>['find']>(),
+  make: vi.fn<NonNullable<Crm['webhooks']>['make']>(),
 }
 const secret = 'Basic app:secret'
 const crm: Crm = {
   ...harness.providers.pipedrive,
   ...calls,
+  webhooks,
   standIn: false,
   authorizeUrl: ({ state }) => `https://crm.example/?state=${state}`,
   names: async () => ({ accountName: 'acme.example' }),
@@ -60,7 +64,8 @@ beforeEach(async () => {
   user = openBrowser({ app, database })
   harness.clock.now = new Date()
   let tokens = 0
-  calls.subscribe.mockReset().mockResolvedValue(false)
+  webhooks.find.mockReset().mockResolvedValue(undefined)
+  webhooks.make.mockReset().mockResolvedValue('made')
   calls.revoke.mockReset().mockResolvedValue()
   calls.exchange.mockReset().mockImplementation(async ({ code }) => grantOf(code))
   calls.refresh.mockReset().mockImplementation(async (secrets) => ({
@@ -113,20 +118,16 @@ const late = 'Changes in Pipedrive may arrive up to an hour late.'
 
 describe('a callback', () => {
   test('subscribes before it answers, and shows no warning', async () => {
-    calls.subscribe.mockResolvedValue(true)
     expect((await connect()).status).toBe(204)
-    expect(calls.subscribe).toHaveBeenCalledTimes(1)
-    expect(calls.subscribe.mock.lastCall?.[0]).toMatchObject({
-      accountId: '7',
-      accessToken: 'first',
-    })
+    expect(webhooks.make.mock.calls).toMatchObject([[{ accountId: '7', accessToken: 'first' }]])
+    expect((await row()).webhookId).toBe('made')
     const { account, ...status } = Object(await user.connected(provider))
     expect(status).toEqual({ connected: true })
   })
 
   test('does not wait for long, and what comes late still counts', async () => {
     const held = hold()
-    calls.subscribe.mockImplementation(async () => {
+    webhooks.find.mockImplementation(async () => {
       await held.wait()
       throw failed('read', 'unreachable')
     })
@@ -137,12 +138,12 @@ describe('a callback', () => {
   })
 
   test('connects although the CRM cannot be asked, and the dashboard then says that events may be late', async () => {
-    calls.subscribe.mockRejectedValue(failed('read', 'refused', 'no_scope'))
+    webhooks.find.mockRejectedValue(failed('read', 'refused', 'no_scope'))
     expect((await connect()).status).toBe(204)
     expect(await user.connected(provider)).toMatchObject({ connected: true, late })
     expect((await row()).askAgainAt).toBeNull()
     // A new consent is a new start.
-    calls.subscribe.mockResolvedValue(true)
+    webhooks.find.mockResolvedValue(undefined)
     expect((await connect()).status).toBe(204)
     expect(await user.connected(provider)).not.toHaveProperty('late')
   })
@@ -160,10 +161,22 @@ describe('a callback', () => {
     expect(await connectTo('8')).toBeNull()
   })
 
-  test('asks again with a new token if the first one does not count', async () => {
-    calls.subscribe.mockRejectedValueOnce(failed('read', 'unauthorized'))
+  test('of a user who has uninstalled the app, and so has missed changes, says so', async () => {
+    await connect()
     expect((await connect()).status).toBe(204)
-    expect(calls.subscribe.mock.calls.map(([access]) => access.accessToken)).toEqual([
+    expect(webhooks.find.mock.lastCall?.[1]).toMatchObject({ grantId: '7:1', webhookId: 'made' })
+    expect(await user.connected(provider)).toMatchObject({ late })
+    // Another person's webhook is nothing to miss.
+    calls.exchange.mockResolvedValueOnce({ ...grantOf('2'), accountUserId: null })
+    expect((await connect()).status).toBe(204)
+    expect(webhooks.find.mock.lastCall?.[1]).toMatchObject({ grantId: '7:2', webhookId: null })
+    expect(await user.connected(provider)).not.toHaveProperty('late')
+  })
+
+  test('asks again with a new token if the first one does not count', async () => {
+    webhooks.find.mockRejectedValueOnce(failed('read', 'unauthorized'))
+    expect((await connect()).status).toBe(204)
+    expect(webhooks.find.mock.calls.map(([access]) => access.accessToken)).toEqual([
       'first',
       'refreshed 1',
     ])
@@ -174,7 +187,8 @@ describe('a callback', () => {
 describe('a check', () => {
   beforeEach(async () => {
     await connect()
-    calls.subscribe.mockClear()
+    webhooks.find.mockReset().mockResolvedValue('made')
+    webhooks.make.mockReset().mockResolvedValue('made again')
     await database.insert(crmAccounts).values({
       crm: provider,
       accountId: '7',
@@ -189,15 +203,17 @@ describe('a check', () => {
 
   test('that finds the subscription changes nothing', async () => {
     const { lateSince, checkedAt } = await checkOld()
-    expect(calls.subscribe).toHaveBeenCalledTimes(1)
     // It does not wait until the account has calls to spare.
-    expect(calls.subscribe.mock.lastCall?.[0]).toMatchObject({ urgency: 'fresh' })
+    const asked = [{ urgency: 'fresh' }, { grantId: '7:1', webhookId: 'made' }]
+    expect(webhooks.find.mock.calls).toMatchObject([asked])
+    expect(webhooks.make).not.toHaveBeenCalled()
     expect([lateSince, hoursAgo(checkedAt), await searchInMinutes()]).toEqual([null, 0, 60])
   })
 
   test('that had to subscribe again says so, has the account searched, and is made again after an hour', async () => {
-    calls.subscribe.mockResolvedValueOnce(true)
-    expect(hoursAgo((await checkOld()).checkedAt)).toBe(23)
+    webhooks.find.mockResolvedValueOnce(undefined)
+    const { checkedAt, webhookId } = await checkOld()
+    expect([hoursAgo(checkedAt), webhookId]).toEqual([23, 'made again'])
     expect(await user.connected(provider)).toMatchObject({ connected: true, late })
     expect(await searchInMinutes()).toBe(3)
     await checkOld()
@@ -206,19 +222,17 @@ describe('a check', () => {
 
   test('leaves the lease of a search that is under way', async () => {
     await database.update(crmAccounts).set({ searchAt: new Date(Date.now() + 1.5 * minute) })
-    calls.subscribe.mockResolvedValue(true)
+    webhooks.find.mockResolvedValue(undefined)
     await checkOld()
     expect(await searchInMinutes()).toBeLessThanOrEqual(2)
   })
 
   test('of a new connection may subscribe it, if the callback died before', async () => {
-    calls.subscribe.mockResolvedValue(true)
-    const { lateSince, checkedAt } = await checkOld({ connectedAt: new Date() })
+    webhooks.find.mockResolvedValue(undefined)
+    const { lateSince, checkedAt } = await checkOld({ webhookId: null })
     expect([lateSince, hoursAgo(checkedAt), await searchInMinutes()]).toEqual([null, 0, 60])
     // But not if the callback has failed since: there may have been events.
-    expect(
-      (await checkOld({ connectedAt: new Date(), lateSince: new Date() })).lateSince,
-    ).not.toBeNull()
+    expect((await checkOld({ webhookId: null, lateSince: new Date() })).lateSince).not.toBeNull()
     expect(await searchInMinutes()).toBe(3)
   })
 
@@ -239,7 +253,7 @@ describe('a check', () => {
   test.each(['refused', 'unreachable', 'nonsense'] as const)(
     'that cannot subscribe (%s) keeps the time since which events may be late, breaks nothing, and is made again after an hour',
     async (kind) => {
-      calls.subscribe.mockRejectedValue(failed('read', kind, 'invalid_grant'))
+      webhooks.find.mockRejectedValue(failed('read', kind, 'invalid_grant'))
       const first = await checkOld()
       expect(hoursAgo(first.checkedAt)).toBe(23)
       expect(first.lateSince).not.toBeNull()
@@ -277,8 +291,8 @@ describe('a start', () => {
 
   test('has those of a stand-in checked at once, because it has forgotten all subscriptions', async () => {
     await change({ checkedAt: sql`now()` })
-    calls.subscribe.mockClear()
-    const isDone = async () => expect(calls.subscribe).toHaveBeenCalledTimes(2)
+    webhooks.find.mockClear()
+    const isDone = async () => expect(webhooks.find).toHaveBeenCalledTimes(2)
     await check(isDone, { ...crm, standIn: true })
   })
 })
@@ -297,6 +311,7 @@ describe('an uninstall in the CRM', () => {
   const own = { company: '7', user: '1' }
   beforeEach(async () => {
     await connect()
+    webhooks.find.mockResolvedValue('made')
     await change({ checkedAt: sql`now()` })
   })
   const isAsked = async () => hoursAgo((await row()).checkedAt) > 24
