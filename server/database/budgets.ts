@@ -1,4 +1,4 @@
-import { type SQL, sql } from 'drizzle-orm'
+import { and, eq, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
 import type { CrmId } from '../providers/registry.ts'
 import { type Database, rowsOf } from './open.ts'
 import { crmBudgets } from './schema.ts'
@@ -22,6 +22,18 @@ interface Spent {
   remaining: number | null
   untilMidnightMs: number
 }
+
+/** The condition of the row of `crm_budgets` that has an account's day of today. */
+export const budgetOf = (crm: SQLWrapper, accountId: SQLWrapper) =>
+  and(
+    eq(crmBudgets.crm, crm),
+    eq(crmBudgets.accountId, accountId),
+    eq(crmBudgets.day, sql`(now() at time zone 'utc')::date`),
+  )
+
+/** Whether less than this share is left of such a row's day. False if there is none. */
+export const isShortDay = (share: number): SQL<boolean> =>
+  sql`coalesce(${crmBudgets.remaining}, ${crmBudgets.most} - ${crmBudgets.spent}) < ${crmBudgets.most} * ${share}::float8 is true`
 
 /** Counts what all processes spend of an account's day, in one statement for each call. */
 export type Spend = (crm: CrmId, accountId: string, spending: Spending) => Promise<Spent>

@@ -132,7 +132,8 @@ export const connections = pgTable(
     checkedAt: time('checked_at').notNull().defaultNow(),
     // The CRM's id of the webhook that tells this user's events, where each user has one.
     webhookId: text('webhook_id'),
-    // Since when the CRM may not have told this user's events. A search finds them later.
+    // Since when the CRM may not have told this user's events. A search finds them later. If this time lies ahead, one
+    // look for the webhook has failed, and another one is made before.
     lateSince: time('late_since'),
     // Where each user's token sees other deals: all changes up to this time have been found with this one.
     searchedUntil: time('searched_until'),

@@ -1,8 +1,10 @@
 import { and, eq, sql } from 'drizzle-orm'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
+import { budgetOf, isShortDay } from '../database/budgets.ts'
 import type { Database } from '../database/open.ts'
-import { connections } from '../database/schema.ts'
+import { connections, crmBudgets } from '../database/schema.ts'
+import { keptForEvents } from '../providers/limiter.ts'
 import type { Grant, Providers, Secrets } from '../providers/provider.ts'
 import { isCrmId, type ProviderId, registry } from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
@@ -90,6 +92,8 @@ export async function storeConnection(
   return stored
 }
 
+/** The share of a CRM's day that is left when a search fails: it needs several calls. */
+const mostKept = keptForEvents + 0.01
 /** The daily check may tell the channel's name. If it has not for so long, the name may have changed. */
 const channelNameFreshMs = 2 * 24 * 60 * 60_000
 
@@ -106,8 +110,10 @@ export async function connectionStatus(
       brokenReason: connections.brokenReason,
       brokenSince: connections.brokenSince,
       lateSince: connections.lateSince,
+      isShortDay: isShortDay(mostKept),
     })
     .from(connections)
+    .leftJoin(crmBudgets, budgetOf(connections.provider, connections.accountId))
     .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
   if (row === undefined) return { connected: false }
   const { account, channel, connectedAt, channelNamedAt, brokenReason, brokenSince, lateSince } =
@@ -119,10 +125,13 @@ export async function connectionStatus(
     ...(channel && { channel, ...(mayBeOld && { channelAsOf: namedAt.toISOString() }) }),
   }
   if (brokenReason === null || brokenSince === null) {
-    const { name } = registry[provider]
-    // The search finds them every hour (relay/search/).
-    const late = `Changes in ${name} may arrive up to an hour late.`
-    return { connected: true, ...names, ...(lateSince !== null && { late }) }
+    // The search finds them every hour, while the day has calls to spare (relay/search/).
+    const how = row.isShortDay
+      ? 'only after midnight (UTC), because few of its calls are left for today'
+      : 'up to an hour late'
+    const late = `Changes in ${registry[provider].name} may arrive ${how}.`
+    const isLate = lateSince !== null && lateSince.getTime() <= Date.now()
+    return { connected: true, ...names, ...(isLate && { late }) }
   }
   const reason = refusalInWords(providers, provider, brokenReason)
   return { connected: false, ...names, reason, since: brokenSince.toISOString() }

@@ -38,14 +38,16 @@ export function createSubscribe({
     if (webhooks === undefined) return false
     const store = (changes: { webhookId?: string; lateSince: SQL | null }) =>
       database.update(connections).set(changes).where(isSame(connection))
+    let isMissing = connection.webhookId === null
     try {
       // Without the webhook, only searches find the user's changes. So it does not wait for calls to spare.
       const fresh = { ...access, urgency: 'fresh' } as const
       const found = await webhooks.find(fresh, connection)
+      isMissing = found === undefined
       const webhookId = found ?? (await webhooks.make(fresh))
-      if (found === undefined) log('subscribed', { connection: id, provider })
+      if (isMissing) log('subscribed', { connection: id, provider })
       // The first one of a connection comes too late for nothing.
-      const isLate = found === undefined && (connection.webhookId ?? lateSince) !== null
+      const isLate = isMissing && (connection.webhookId ?? lateSince) !== null
       await store({ webhookId, lateSince: isLate ? sql`now()` : null })
       if (!isLate) return false
       // A search skips the changes of the last two minutes (relay/search/), so it begins in three. An earlier time
@@ -58,7 +60,13 @@ export function createSubscribe({
     } catch (error) {
       if (!(error instanceof ProviderError) || error.kind === 'unauthorized') throw error
       log.warn('subscription failed', { connection: id, provider, ...error.fields })
-      await store({ lateSince: sql`coalesce(${connections.lateSince}, now())` })
+      // One look that fails says nothing of the webhook. The next one decides, if it comes.
+      const isSure = isMissing || lateSince !== null
+      await store({
+        lateSince: isSure
+          ? sql`least(${connections.lateSince}, now())`
+          : sql`now() + make_interval(hours => ${2 * againAfter})`,
+      })
       return true
     }
   }

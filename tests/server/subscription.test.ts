@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { eq, sql } from 'drizzle-orm'
-import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { connections, crmAccounts, users } from '../../server/database/schema.ts'
+import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { connections, crmAccounts, crmBudgets, users } from '../../server/database/schema.ts'
 import { logTo } from '../../server/log.ts'
 import { createChecks } from '../../server/people/checks.ts'
 import type { Crm, CrmAccess, Grant } from '../../server/providers/provider.ts'
@@ -115,6 +115,8 @@ async function checkOld(changes: Parameters<typeof change>[0] = {}) {
 
 const hoursAgo = (time: Date) => Math.round((Date.now() - time.getTime()) / hour)
 const late = 'Changes in Pipedrive may arrive up to an hour late.'
+const lateOnShortDay =
+  'Changes in Pipedrive may arrive only after midnight (UTC), because few of its calls are left for today.'
 
 describe('a callback', () => {
   test('subscribes before it answers, and shows no warning', async () => {
@@ -251,17 +253,54 @@ describe('a check', () => {
   })
 
   test.each(['refused', 'unreachable', 'nonsense'] as const)(
-    'that cannot subscribe (%s) keeps the time since which events may be late, breaks nothing, and is made again after an hour',
+    'that cannot look (%s) breaks nothing, is made again after an hour, and says that events may be late the second time',
     async (kind) => {
+      const shown = async () => Object(await user.connected(provider)).late
+      const checkAgain = async () => {
+        const { checkedAt, brokenSince, askAgainAt } = await checkOld()
+        expect([hoursAgo(checkedAt), brokenSince, askAgainAt]).toEqual([23, null, null])
+        return await shown()
+      }
       webhooks.find.mockRejectedValue(failed('read', kind, 'invalid_grant'))
-      const first = await checkOld()
-      expect(hoursAgo(first.checkedAt)).toBe(23)
-      expect(first.lateSince).not.toBeNull()
-      expect(await checkOld()).toMatchObject({
-        lateSince: first.lateSince,
-        brokenSince: null,
-        askAgainAt: null,
-      })
+      expect(await checkAgain()).toBeUndefined()
+      webhooks.find.mockResolvedValueOnce('made')
+      await checkOld()
+      expect(await checkAgain()).toBeUndefined()
+      expect(await checkAgain()).toBe(late)
+      const { lateSince } = await row()
+      expect(await checkAgain()).toBe(late)
+      expect((await row()).lateSince).toEqual(lateSince)
+      // After no second look for long, nobody knows.
+      await change({ lateSince: null })
+      expect(await checkAgain()).toBeUndefined()
+      await change({ lateSince: sql`${connections.lateSince} - interval '2 hours'` })
+      expect(await shown()).toBe(late)
+    },
+  )
+
+  test('that cannot make the missing webhook says at once that events may be late', async () => {
+    webhooks.find.mockResolvedValue(undefined)
+    webhooks.make.mockRejectedValue(failed('read', 'unreachable'))
+    expect(hoursAgo((await checkOld()).checkedAt)).toBe(23)
+    expect(await user.connected(provider)).toMatchObject({ late })
+  })
+
+  test.each([
+    [{ spent: 100, remaining: null }, late],
+    [{ spent: 24_500, remaining: null }, lateOnShortDay],
+    [{ spent: 24_500, remaining: 20_000 }, late],
+    [{ spent: 100, remaining: 5_000 }, lateOnShortDay],
+    [{ spent: 24_500, remaining: null, day: '2020-01-01' }, late],
+    [{ spent: 24_500, remaining: null, accountId: '8' }, late],
+  ])(
+    'says until when the search waits for the CRM’s next day, if %j is left',
+    async (budget, says) => {
+      const day = new Date().toISOString().slice(0, 10)
+      const values = { crm: provider, accountId: '7', day, most: 30_000, ...budget } as const
+      await database.insert(crmBudgets).values(values)
+      onTestFinished(async () => void (await database.delete(crmBudgets)))
+      await change({ lateSince: new Date(0) })
+      expect(await user.connected(provider)).toMatchObject({ late: says })
     },
   )
 })
