@@ -68,7 +68,7 @@ export async function storeConnection(
     refreshingUntil: null,
     lateSince: null,
     // Users may share a token, and somebody's disconnect may have just revoked it.
-    checkedAt: new Date(0),
+    ...{ checkAt: now, checkAsked: true },
   }
   const isSameAccount = sql`${connections.accountId} = excluded.account_id`
   const isSameGrant = sql`${connections.grantId} = excluded.grant_id`

@@ -10,13 +10,7 @@ import type { CrmAccess, Providers } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { crmIds, usedOf } from '../providers/registry.ts'
 import type { CrmConnection } from './access-token.ts'
-import { againAfter, checkEvery, checkSoon, isSame } from './refusals.ts'
-
-/**
- * A start spreads the checks over this time. It is under an hour: else `checkSoon` would take some of them for checks
- * that are under way (refusals.ts).
- */
-const spreadMinutes = 50
+import { againAfter, checkEvery, checkSoon, inHours, isSame } from './refusals.ts'
 
 /** Creates the function that makes sure that the CRM sends a connection's events to this server. */
 export function createSubscribe({
@@ -63,9 +57,7 @@ export function createSubscribe({
       // One look that fails says nothing of the webhook. The next one decides, if it comes.
       const isSure = isMissing || lateSince !== null
       await store({
-        lateSince: isSure
-          ? sql`least(${connections.lateSince}, now())`
-          : sql`now() + make_interval(hours => ${2 * againAfter})`,
+        lateSince: isSure ? sql`least(${connections.lateSince}, now())` : inHours(2 * againAfter),
       })
       return true
     }
@@ -84,16 +76,14 @@ export async function checkSubscriptions(
 ): Promise<void> {
   const crms = usedOf(providers, crmIds).filter((id) => providers[id].webhooks !== undefined)
   if (crms.length === 0) return
-  const { id, provider, checkedAt } = connections
+  const { id, provider, checkAt } = connections
   // A stand-in forgets its webhooks when the server stops, and its calls cost nobody anything.
   const standIns = crms.filter((id) => providers[id].standIn)
   if (standIns.length > 0) await checkSoon(database, inArray(provider, standIns))
-  const hoursAgo = (hours: number) => sql`now() - make_interval(hours => ${hours})`
-  const dueSoon = sql`${hoursAgo(checkEvery)} + random() * make_interval(mins => ${spreadMinutes})`
   // Not those that are due within an hour, that are under way, or that were made in the last hour.
   const waiting = and(
-    gt(checkedAt, hoursAgo(checkEvery - againAfter)),
-    lt(checkedAt, hoursAgo(againAfter)),
+    gt(checkAt, inHours(againAfter)),
+    lt(checkAt, inHours(checkEvery - againAfter)),
   )
   await inBatches(async () => {
     const some = database
@@ -104,7 +94,7 @@ export async function checkSubscriptions(
       .for('update', { skipLocked: true })
     const changed = await database
       .update(connections)
-      .set({ checkedAt: dueSoon })
+      .set({ checkAt: sql`now() + random() * interval '1 hour'` })
       .where(inArray(id, some))
       .returning({ id })
     return changed.length

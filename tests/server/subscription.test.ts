@@ -105,15 +105,22 @@ async function check(isDone: () => Promise<unknown>, pipedrive = crm): Promise<v
   await checks.stop()
 }
 
+/** No check is due or under way. */
+async function isChecked() {
+  const { checkAt, checkAsked } = await row()
+  expect([checkAsked, checkAt > new Date()]).toEqual([false, true])
+}
+const checked = { checkAt: sql`now() + interval '1 day'`, checkAsked: false }
+
 /** A connection that is as old as most, and is checked now. */
 async function checkOld(changes: Parameters<typeof change>[0] = {}) {
   const connectedAt = new Date(Date.now() - 2 * hour)
-  await change({ connectedAt, checkedAt: new Date(0), ...changes })
-  await check(async () => expect((await row()).checkedAt.getTime()).toBeGreaterThan(0))
+  await change({ connectedAt, checkAt: new Date(0), ...changes })
+  await check(isChecked)
   return await row()
 }
 
-const hoursAgo = (time: Date) => Math.round((Date.now() - time.getTime()) / hour)
+const hoursUntil = (time: Date) => Math.round((time.getTime() - Date.now()) / hour)
 const late = 'Changes in Pipedrive may arrive up to an hour late.'
 const lateOnShortDay =
   'Changes in Pipedrive may arrive only after midnight (UTC), because few of its calls are left for today.'
@@ -204,18 +211,18 @@ describe('a check', () => {
   }
 
   test('that finds the subscription changes nothing', async () => {
-    const { lateSince, checkedAt } = await checkOld()
+    const { lateSince, checkAt } = await checkOld()
     // It does not wait until the account has calls to spare.
     const asked = [{ urgency: 'fresh' }, { grantId: '7:1', webhookId: 'made' }]
     expect(webhooks.find.mock.calls).toMatchObject([asked])
     expect(webhooks.make).not.toHaveBeenCalled()
-    expect([lateSince, hoursAgo(checkedAt), await searchInMinutes()]).toEqual([null, 0, 60])
+    expect([lateSince, hoursUntil(checkAt), await searchInMinutes()]).toEqual([null, 24, 60])
   })
 
   test('that had to subscribe again says so, has the account searched, and is made again after an hour', async () => {
     webhooks.find.mockResolvedValueOnce(undefined)
-    const { checkedAt, webhookId } = await checkOld()
-    expect([hoursAgo(checkedAt), webhookId]).toEqual([23, 'made again'])
+    const { checkAt, webhookId } = await checkOld()
+    expect([hoursUntil(checkAt), webhookId]).toEqual([1, 'made again'])
     expect(await user.connected(provider)).toMatchObject({ connected: true, late })
     expect(await searchInMinutes()).toBe(3)
     await checkOld()
@@ -231,8 +238,8 @@ describe('a check', () => {
 
   test('of a new connection may subscribe it, if the callback died before', async () => {
     webhooks.find.mockResolvedValue(undefined)
-    const { lateSince, checkedAt } = await checkOld({ webhookId: null })
-    expect([lateSince, hoursAgo(checkedAt), await searchInMinutes()]).toEqual([null, 0, 60])
+    const { lateSince, checkAt } = await checkOld({ webhookId: null })
+    expect([lateSince, hoursUntil(checkAt), await searchInMinutes()]).toEqual([null, 24, 60])
     // But not if the callback has failed since: there may have been events.
     expect((await checkOld({ webhookId: null, lateSince: new Date() })).lateSince).not.toBeNull()
     expect(await searchInMinutes()).toBe(3)
@@ -247,8 +254,8 @@ describe('a check', () => {
       stages: (access) => onlyFresh(access).then(() => []),
       deal: (access) => onlyFresh(access).then(() => undefined),
     }
-    await change({ brokenSince: new Date(), brokenReason: 'invalid_grant', checkedAt: new Date(0) })
-    await check(async () => expect((await row()).checkedAt.getTime()).toBeGreaterThan(0), pipedrive)
+    await change({ brokenSince: new Date(), brokenReason: 'invalid_grant', checkAt: new Date(0) })
+    await check(isChecked, pipedrive)
     expect((await row()).brokenSince).toBeNull()
   })
 
@@ -257,8 +264,8 @@ describe('a check', () => {
     async (kind) => {
       const shown = async () => Object(await user.connected(provider)).late
       const checkAgain = async () => {
-        const { checkedAt, brokenSince, askAgainAt } = await checkOld()
-        expect([hoursAgo(checkedAt), brokenSince, askAgainAt]).toEqual([23, null, null])
+        const { checkAt, brokenSince, askAgainAt } = await checkOld()
+        expect([hoursUntil(checkAt), brokenSince, askAgainAt]).toEqual([1, null, null])
         return await shown()
       }
       webhooks.find.mockRejectedValue(failed('read', kind, 'invalid_grant'))
@@ -281,7 +288,7 @@ describe('a check', () => {
   test('that cannot make the missing webhook says at once that events may be late', async () => {
     webhooks.find.mockResolvedValue(undefined)
     webhooks.make.mockRejectedValue(failed('read', 'unreachable'))
-    expect(hoursAgo((await checkOld()).checkedAt)).toBe(23)
+    expect(hoursUntil((await checkOld()).checkAt)).toBe(1)
     expect(await user.connected(provider)).toMatchObject({ late })
   })
 
@@ -306,9 +313,9 @@ describe('a check', () => {
 })
 
 describe('a start', () => {
-  const checkedAtOf = async (grantId: string) => {
+  const checkAtOf = async (grantId: string) => {
     const [only] = await database.select().from(connections).where(eq(connections.grantId, grantId))
-    return only?.checkedAt.getTime() ?? 0
+    return only?.checkAt.getTime() ?? 0
   }
   beforeEach(async () => {
     await connect()
@@ -316,20 +323,19 @@ describe('a start', () => {
   })
 
   test('has connections checked within an hour, because their subscriptions may have ended', async () => {
-    const checkedLately = Date.now() - 50 * minute
-    await change({ checkedAt: new Date(checkedLately) })
+    const ofLately = Date.now() + 24 * hour - 50 * minute
+    await change({ checkAt: new Date(ofLately), checkAsked: false })
     const isFirst = eq(connections.grantId, '7:1')
-    await change({ checkedAt: new Date(Date.now() - 2 * hour) }).where(isFirst)
-    const minutesUntilDue = async () =>
-      ((await checkedAtOf('7:1')) + 24 * hour - Date.now()) / minute
-    await check(async () => expect(await minutesUntilDue()).toBeLessThan(51))
+    await change({ checkAt: new Date(Date.now() + 22 * hour) }).where(isFirst)
+    const minutesUntilDue = async () => ((await checkAtOf('7:1')) - Date.now()) / minute
+    await check(async () => expect(await minutesUntilDue()).toBeLessThan(61))
     expect(await minutesUntilDue()).toBeGreaterThan(-1)
     // However often it starts.
-    expect(await checkedAtOf('7:2')).toBe(checkedLately)
+    expect(await checkAtOf('7:2')).toBe(ofLately)
   })
 
   test('has those of a stand-in checked at once, because it has forgotten all subscriptions', async () => {
-    await change({ checkedAt: sql`now()` })
+    await change(checked)
     webhooks.find.mockClear()
     const isDone = async () => expect(webhooks.find).toHaveBeenCalledTimes(2)
     await check(isDone, { ...crm, standIn: true })
@@ -351,9 +357,9 @@ describe('an uninstall in the CRM', () => {
   beforeEach(async () => {
     await connect()
     webhooks.find.mockResolvedValue('made')
-    await change({ checkedAt: sql`now()` })
+    await change(checked)
   })
-  const isAsked = async () => hoursAgo((await row()).checkedAt) > 24
+  const isAsked = async () => (await row()).checkAsked
 
   test('breaks the connection once a refresh proves it', async () => {
     calls.refresh.mockRejectedValue(failed('refresh', 'refused', 'invalid_grant'))
@@ -367,7 +373,7 @@ describe('an uninstall in the CRM', () => {
 
   test('that is told late or again changes nothing after the user has connected again', async () => {
     await connect()
-    await change({ checkedAt: sql`now()` })
+    await change(checked)
     for (let time = 1; time <= 2; time++) {
       expect((await tell(own)).status).toBe(204)
       expect(await isAsked()).toBe(true)
@@ -376,6 +382,22 @@ describe('an uninstall in the CRM', () => {
     const { id: _, ...status } = Object(await user.connected(provider))
     expect(status).toEqual({ connected: true, account: 'acme.example' })
     expect(calls.revoke).not.toHaveBeenCalled()
+  })
+
+  test('during a check has no second process check it', async () => {
+    const held = hold()
+    webhooks.find.mockImplementation(async () => {
+      await held.wait()
+      return 'made'
+    })
+    await tell(own)
+    const checking = check(isChecked)
+    await held.reached
+    await tell(own)
+    const { checkAt } = await row()
+    expect(checkAt > new Date()).toBe(true)
+    held.release()
+    await checking
   })
 
   test.each<[string, () => Promise<Response> | Response, string]>([
@@ -410,7 +432,7 @@ describe('an uninstall in the CRM', () => {
     const played = harness.appWith({ providers: { ...providers, pipedrive } })
     await database.delete(users)
     await connect(openBrowser({ app: played, database }))
-    await change({ checkedAt: sql`now()` })
+    await change(checked)
     // The one with a real identity has no connection.
     expect((await tell(own)).status).toBe(204)
     expect(await isAsked()).toBe(false)

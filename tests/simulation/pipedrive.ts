@@ -63,7 +63,7 @@ export function playPipedrive(played: Played, note: Note) {
     time.after(at, undefined, () => happen(user, how))
     time.after(at + time.dice.between(100, 5_000), undefined, () => {
       database.ask(
-        `update connections set checked_at = now() - interval '25 hours'
+        `update connections set check_at = now()
          where user_id = $1 and provider = 'pipedrive'`,
         [user.id],
       )
@@ -76,7 +76,7 @@ export function playPipedrive(played: Played, note: Note) {
     /** Has all connections checked, and again those that may be late, as happens each hour. @returns whether they have been. */
     isSettled(): boolean {
       const { due, late } = database.ask<{ due: number; late: number }>(
-        `select count(case when checked_at < now() - interval '24 hours' then 1 end)::int as due,
+        `select count(case when check_at <= now() then 1 end)::int as due,
                 count(case when late_since is not null and broken_since is null then 1 end)::int as late
          from connections where provider = 'pipedrive'`,
       )[0] ?? { due: 0, late: 0 }
@@ -88,7 +88,7 @@ export function playPipedrive(played: Played, note: Note) {
       rounds++
       endsAt = undefined
       database.ask(
-        `update connections set checked_at = now() - interval '25 hours'
+        `update connections set check_at = now()
          where provider = 'pipedrive' and ($1 or late_since is not null)`,
         [rounds === 1],
       )
