@@ -296,6 +296,20 @@ export const breaks: readonly Break[] = [
     crm: 'pipedrive',
   },
   {
+    name: 'webhook: those of another server with the same client id are ours',
+    file: 'server/providers/pipedrive/subscription.ts',
+    from: '(String(id) === webhookId || subscription_url === webhookUrl) &&',
+    to: "(String(id) === webhookId || subscription_url !== '') &&",
+    crm: 'pipedrive',
+  },
+  {
+    name: 'webhook: its id is not known',
+    file: 'server/providers/pipedrive/subscription.ts',
+    from: '(String(id) === webhookId || subscription_url === webhookUrl) &&',
+    to: '(webhookId === undefined || subscription_url === webhookUrl) &&',
+    crm: 'pipedrive',
+  },
+  {
     name: 'budget: the search reads every changelog',
     file: `${relay}/search/search.ts`,
     from: "if (told === undefined || property !== 'stage') return ids",
