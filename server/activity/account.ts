@@ -3,53 +3,29 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
 import { standInMark } from '../people/stand-ins.ts'
-import { type CrmId, crmIds } from '../providers/registry.ts'
+import { crmIds } from '../providers/registry.ts'
 import { makeDueFrom } from '../relay/schedule/channels.ts'
 import { countDeliveries } from './operator.ts'
 
-/** Two CRMs may give the same id. */
-export interface Account {
-  crm: CrmId
-  id: string
-}
+const crms = sql`${sql.param([...crmIds])}::text[]`
 
-export const isOf = ({ crm, id }: Account): SQL => sql`account_id = ${id} and crm = ${crm}`
+export const isOf = (id: string): SQL => sql`account_id = ${id} and crm = any(${crms})`
 
 /** Selects the ids of an account's users: who is known by it, and who has connected it. */
-export const usersOf = ({ crm, id }: Account): SQL => sql`(
+export const usersOf = (id: string): SQL => sql`(
   select id from users
-  where crm = ${crm} and crm_account_id = any(${sql.param([id, standInMark + id])}::text[])
+  where crm = any(${crms}) and crm_account_id = any(${sql.param([id, standInMark + id])}::text[])
   union
-  select user_id from connections where provider = ${crm} and account_id = ${id})`
-
-/** Returns the known accounts that a name means: an id alone, or with the CRM before it, as in `crm:5`. */
-export async function accountsNamed(database: Database, name: string): Promise<Account[]> {
-  const crm = crmIds.find((each) => name.startsWith(`${each}:`))
-  const possible =
-    crm === undefined
-      ? crmIds.map((crm) => ({ crm, id: name }))
-      : [{ crm, id: name.slice(crm.length + 1) }]
-  const known: Account[] = []
-  for (const account of possible) {
-    const [row] = await rowsOf(
-      database,
-      sql`select where exists ${usersOf(account)}
-            or exists (select from crm_accounts where ${isOf(account)})
-            or exists (select from deal_events where ${isOf(account)})`,
-    )
-    if (row !== undefined) known.push(account)
-  }
-  return known
-}
+  select user_id from connections where provider = any(${crms}) and account_id = ${id})`
 
 const mostShown = 100
 
 /** Reads an account's connections, what waits and what failed. Counts all messages of its users. */
-export async function readAccount(database: Database, account: Account): Promise<object> {
-  const isOfUsers = sql`user_id in ${usersOf(account)}`
-  const [row] = await rowsOf<object>(
+export async function readAccount(database: Database, id: string): Promise<{ known: boolean }> {
+  const isOfUsers = sql`user_id in ${usersOf(id)}`
+  const [row] = await rowsOf<{ known: boolean }>(
     database,
-    sql`with people as materialized ${usersOf(account)},
+    sql`with people as materialized ${usersOf(id)},
              own as materialized (
                select user_id as "user", provider, account_id as account,
                       case when broken_since is null then 'working' else 'broken' end as state,
@@ -61,7 +37,9 @@ export async function readAccount(database: Database, account: Account): Promise
                from deliveries where user_id in (select id from people) and state = 'pending'
                group by 1
              )
-        select (select paused_at from crm_accounts where ${isOf(account)}) as "pausedSince",
+        select exists (select from people) or exists (select from crm_accounts where ${isOf(id)})
+                 or exists (select from deal_events where ${isOf(id)}) as known,
+               (select min(paused_at) from crm_accounts where ${isOf(id)}) as "pausedSince",
                (select count(*)::int from people) as users,
                (select count(*)::int from own) as connections,
                (select count(*)::int from own where state = 'broken') as broken,
@@ -76,26 +54,26 @@ export async function readAccount(database: Database, account: Account): Promise
   return { ...row, ...(await countDeliveries(database, isOfUsers)) }
 }
 
-export async function pauseAccount(database: Database, { crm, id }: Account): Promise<void> {
+export async function pauseAccount(database: Database, id: string): Promise<void> {
   // The search may not have added an account yet that somebody has just connected. Nothing before that is missing.
   await database.execute(
     sql`insert into crm_accounts (crm, account_id, searched_until, search_at, paused_at)
         select provider, account_id, min(connected_since), now(), now() from connections
-        where provider = ${crm} and account_id = ${id} group by provider, account_id
+        where provider = any(${crms}) and account_id = ${id} group by provider, account_id
         on conflict (crm, account_id)
         do update set paused_at = coalesce(crm_accounts.paused_at, excluded.paused_at)`,
   )
 }
 
 /** Lets the messages of an account go on. Of each user, only the first one in a channel is `paused` (send/work.ts). */
-export async function resumeAccount(database: Database, account: Account): Promise<void> {
-  await database.execute(sql`update crm_accounts set paused_at = null where ${isOf(account)}`)
+export async function resumeAccount(database: Database, id: string): Promise<void> {
+  await database.execute(sql`update crm_accounts set paused_at = null where ${isOf(id)}`)
   await database.execute(
     sql`with resumed as (
           update deliveries set not_before = null, reason = null
           where id = any(array(
             select id from deliveries
-            where user_id in ${usersOf(account)} and state = 'pending' and reason = 'paused'
+            where user_id in ${usersOf(id)} and state = 'pending' and reason = 'paused'
             order by id for update
           ))
           returning channel

@@ -3,7 +3,7 @@ import { deleteInBatches } from '../database/batches.ts'
 import { type Database, rowsOf } from '../database/open.ts'
 import { connections, dealEvents, deliveries, sessions, users } from '../database/schema.ts'
 import type { RemovedConnection } from '../people/end-grant.ts'
-import { type Account, isOf, pauseAccount, usersOf } from './account.ts'
+import { isOf, pauseAccount, usersOf } from './account.ts'
 
 interface Dependencies {
   database: Database
@@ -17,12 +17,12 @@ interface Dependencies {
  */
 export async function deleteAccount(
   { database, endGrant, sendingEnded }: Dependencies,
-  account: Account,
+  id: string,
   signal: AbortSignal,
 ): Promise<void> {
   // Until the last user is gone, none gets a message.
-  await pauseAccount(database, account)
-  for (const user of await rowsOf<{ id: string }>(database, usersOf(account))) {
+  await pauseAccount(database, id)
+  for (const user of await rowsOf<{ id: string }>(database, usersOf(id))) {
     signal.throwIfAborted()
     await database.delete(sessions).where(eq(sessions.userId, user.id))
     const isOfUser = eq(connections.userId, user.id)
@@ -32,7 +32,7 @@ export async function deleteAccount(
     await deleteInBatches(database, deliveries, eq(deliveries.userId, user.id), signal)
     await database.delete(users).where(eq(users.id, user.id))
   }
-  await deleteInBatches(database, dealEvents, isOf(account), signal)
-  await database.execute(sql`delete from crm_budgets where ${isOf(account)}`)
-  await database.execute(sql`delete from crm_accounts where ${isOf(account)}`)
+  await deleteInBatches(database, dealEvents, isOf(id), signal)
+  await database.execute(sql`delete from crm_budgets where ${isOf(id)}`)
+  await database.execute(sql`delete from crm_accounts where ${isOf(id)}`)
 }

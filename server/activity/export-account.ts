@@ -1,6 +1,6 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
-import { type Account, isOf, usersOf } from './account.ts'
+import { isOf, usersOf } from './account.ts'
 
 const pageRows = 1_000
 
@@ -30,20 +30,17 @@ async function* pagesOf(database: Database, from: SQL, order: Order): AsyncGener
  * Yields the parts of one JSON object: everything that belongs to an account, but no token and no session. What changes
  * meanwhile may be in it or not.
  */
-export async function* exportAccount(
-  database: Database,
-  account: Account,
-): AsyncGenerator<string, void> {
-  const users = await rowsOf<{ id: string }>(database, usersOf(account))
+export async function* exportAccount(database: Database, id: string): AsyncGenerator<string, void> {
+  const users = await rowsOf<{ id: string }>(database, usersOf(id))
   const ids = sql`any(${sql.param(users.map((user) => user.id))}::uuid[])`
   const lists: Record<string, ReadonlyArray<[from: SQL, order: Order]>> = {
-    accounts: [[sql`crm_accounts as each where ${isOf(account)}`, { crm: 'text' }]],
+    accounts: [[sql`crm_accounts as each where ${isOf(id)}`, { crm: 'text' }]],
     users: [[sql`users as each where id = ${ids}`, { id: 'uuid' }]],
     connections: [[sql`connections as each where user_id = ${ids}`, { id: 'uuid' }]],
     rules: [[sql`rules as each where user_id = ${ids}`, { user_id: 'uuid' }]],
     events: [
       [
-        sql`deal_events as each where ${isOf(account)}`,
+        sql`deal_events as each where ${isOf(id)}`,
         { deal_id: 'text', found_by: 'text', occurred_at: 'timestamptz', id: 'bigint' },
       ],
     ],

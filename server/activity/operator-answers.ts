@@ -17,12 +17,8 @@ export type DeliveryCounts = v.InferOutput<typeof deliveryCounts>
 /** The figures of `readStored`. */
 export const statusAnswer = v.looseObject({ pending: v.number() })
 
-/** The known accounts that a name means. */
-export const accountsAnswer = v.object({
-  accounts: v.array(v.object({ crm: v.string(), id: v.string() })),
-})
 /** What `readAccount` tells. */
-export const accountAnswer = v.looseObject({ users: v.number() })
+export const accountAnswer = v.looseObject({ known: v.boolean() })
 
 export const replayAnswer = v.object({ replayed: v.number() })
 

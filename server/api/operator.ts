@@ -1,14 +1,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { sql } from 'drizzle-orm'
 import { Hono } from 'hono'
-import {
-  type Account,
-  accountsNamed,
-  pauseAccount,
-  readAccount,
-  resumeAccount,
-  usersOf,
-} from '../activity/account.ts'
+import { pauseAccount, readAccount, resumeAccount, usersOf } from '../activity/account.ts'
 import { deleteAccount } from '../activity/delete-account.ts'
 import { exportAccount } from '../activity/export-account.ts'
 import { countDeliveries, replayDead } from '../activity/operator.ts'
@@ -17,7 +10,6 @@ import { ApiError } from '../http/errors.ts'
 import { fromThisMachineOnly } from '../http/origin.ts'
 import { errorFields } from '../log.ts'
 import { createEndGrant } from '../people/end-grant.ts'
-import { crmIds } from '../providers/registry.ts'
 import { sendingEnded } from '../relay/send/disconnect.ts'
 import { readStored, readTotals } from '../watch/stored.ts'
 
@@ -52,10 +44,10 @@ export function operatorRoutes(
   }
 
   /** @returns whether the account is gone. The command repeats the call until it is. */
-  async function deleteSome(account: Account, isAsked: AbortSignal): Promise<boolean> {
+  async function deleteSome(id: string, isAsked: AbortSignal): Promise<boolean> {
     const signal = AbortSignal.any([isAsked, AbortSignal.timeout(deleteMs)])
     try {
-      await deleteAccount({ database, endGrant, sendingEnded }, account, signal)
+      await deleteAccount({ database, endGrant, sendingEnded }, id, signal)
       return true
     } catch (error) {
       if (signal.aborted) return false
@@ -82,30 +74,22 @@ export function operatorRoutes(
       wakeRelay()
       return c.json({ replayed })
     })
-    .get('/account/:name', async (c) =>
-      c.json({ accounts: await accountsNamed(database, c.req.param('name')) }),
-    )
-    .get(account, async (c) => c.json(await readAccount(database, accountOf(c.req.param()))))
-    .get(`${account}/export`, (c) =>
-      c.body(streamOf(exportAccount(database, accountOf(c.req.param()))), 200, {
+    .get('/account/:id', async (c) => c.json(await readAccount(database, c.req.param('id'))))
+    .get('/account/:id/export', (c) =>
+      c.body(streamOf(exportAccount(database, c.req.param('id'))), 200, {
         'Content-Type': 'application/json',
       }),
     )
-    .post(`${account}/:step{pause|resume|replay|delete}`, async (c) => {
-      const { step } = c.req.param()
-      const of = accountOf(c.req.param())
-      log('account changed', { crm: of.crm, account: of.id, step })
+    .post('/account/:id/:step{pause|resume|replay|delete}', async (c) => {
+      const { id, step } = c.req.param()
+      log('account changed', { account: id, step })
       if (step === 'delete')
-        return c.json({ done: await deleteSome(of, c.req.raw.signal), replayed: 0 })
-      if (step === 'pause') await pauseAccount(database, of)
-      else if (step === 'resume') await resumeAccount(database, of)
+        return c.json({ done: await deleteSome(id, c.req.raw.signal), replayed: 0 })
+      if (step === 'pause') await pauseAccount(database, id)
+      else if (step === 'resume') await resumeAccount(database, id)
       const replayed =
-        step === 'replay' ? await replayDead(database, sql`user_id in ${usersOf(of)}`) : 0
+        step === 'replay' ? await replayDead(database, sql`user_id in ${usersOf(id)}`) : 0
       wakeRelay()
       return c.json({ done: true, replayed })
     })
 }
-
-const account = `/account/:crm{${crmIds.join('|')}}/:id` as const
-// The path has only these CRMs.
-const accountOf = ({ crm, id }: { crm: string; id: string }) => ({ crm, id }) as Account

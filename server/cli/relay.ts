@@ -3,7 +3,6 @@ import { parseArgs } from 'node:util'
 import * as v from 'valibot'
 import {
   accountAnswer,
-  accountsAnswer,
   changeAnswer,
   type DeliveryCounts,
   deliveryCounts,
@@ -24,8 +23,7 @@ const usage = `Usage: npm run relay -- status   what waits, and how many connect
        npm run relay -- account ID --pause    lets its messages wait; --resume sends them
        npm run relay -- account ID --replay   sends its dead deliveries of the last three days again
        npm run relay -- account ID --export   writes all that belongs to it to standard output, as JSON
-       npm run relay -- account ID --delete   deletes all that belongs to it; --yes does not ask
-ID is the id at the CRM. If two CRMs have an account with one id, the name of the CRM stands before it, as in CRM:ID.`
+       npm run relay -- account ID --delete   deletes all that belongs to it; --yes does not ask`
 const commands = ['status', 'count', 'replay', 'health', 'account']
 // Many deliveries take long. A server answers within this time or not at all (http/server.ts).
 const options = { timeoutS: 60 }
@@ -82,19 +80,10 @@ async function withAccount(
   step: string | undefined,
   yes: boolean,
 ): Promise<void> {
-  const named = `/relay/account/${encodeURIComponent(id)}` as const
-  const { accounts } = await askServer(settings, named, accountsAnswer, options)
-  const [account, ...others] = accounts
-  if (account === undefined) throw new Error(`Nobody has connected an account ${id} of the CRM.`)
-  if (others.length > 0) {
-    const names = accounts.map(({ crm, id }) => `${crm}:${id}`)
-    throw new Error(`${id} is an account of each of several CRMs. Say ${names.join(' or ')}.`)
-  }
-  const path = `/relay/account/${account.crm}/${encodeURIComponent(account.id)}` as const
-  if (step === undefined) {
-    const known = await askServer(settings, path, accountAnswer, options)
-    return console.log(JSON.stringify(known, null, 2))
-  }
+  const path = `/relay/account/${encodeURIComponent(id)}` as const
+  const account = await askServer(settings, path, accountAnswer, options)
+  if (!account.known) throw new Error(`Nobody has connected an account ${id} of the CRM.`)
+  if (step === undefined) return console.log(JSON.stringify(account, null, 2))
   if (step === 'export') {
     const write = (text: string) => void process.stdout.write(text)
     // It takes as long as it takes.

@@ -74,8 +74,9 @@ export function playPipedrive(played: Played, note: Note) {
     for (const webhook of how in elsewhere ? [] : ownOf(user)) {
       if (how === 'deleted') world.pipedrive.remove(webhook)
       else if (how === 'deactivated') webhook.is_active = 0
-      else if (how === 'doubled') webhooks.push({ ...webhook, id: ++made })
-      else Object.assign(webhook, { http_auth_password: 'former', name: 'Dealbell 0' })
+      else if (how === 'doubled') {
+        webhooks.push({ ...webhook, id: ++made, subscription_url: webhookUrl })
+      } else Object.assign(webhook, { http_auth_password: 'former', name: 'Dealbell 0' })
     }
     note('CRM', `the webhook of user ${user.name} is ${how}`)
   }
