@@ -1,4 +1,4 @@
-import { and, eq, type SQL, type SQLWrapper, sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import type { CrmId } from '../providers/registry.ts'
 import { type Database, rowsOf } from './open.ts'
 import { crmBudgets } from './schema.ts'
@@ -23,17 +23,12 @@ interface Spent {
   untilMidnightMs: number
 }
 
-/** The condition of the row of `crm_budgets` that has an account's day of today. */
-export const budgetOf = (crm: SQLWrapper, accountId: SQLWrapper) =>
-  and(
-    eq(crmBudgets.crm, crm),
-    eq(crmBudgets.accountId, accountId),
-    eq(crmBudgets.day, sql`(now() at time zone 'utc')::date`),
-  )
-
-/** Whether less than this share is left of such a row's day. False if there is none. */
-export const isShortDay = (share: number): SQL<boolean> =>
-  sql`coalesce(${crmBudgets.remaining}, ${crmBudgets.most} - ${crmBudgets.spent}) < ${crmBudgets.most} * ${share}::float8 is true`
+/** Whether less than this share is left of the day of a connection's account. */
+export const isShortDay = (share: number): SQL<boolean> => sql`exists (
+  select from crm_budgets as budget
+  where budget.crm = connections.provider and budget.account_id = connections.account_id
+    and day = (now() at time zone 'utc')::date
+    and coalesce(remaining, most - spent) < most * ${share}::float8)`
 
 /** Counts what all processes spend of an account's day, in one statement for each call. */
 export type Spend = (crm: CrmId, accountId: string, spending: Spending) => Promise<Spent>

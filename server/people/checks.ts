@@ -1,4 +1,4 @@
-import { inArray, type SQL, sql } from 'drizzle-orm'
+import { inArray, sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../background.ts'
 import { isOver } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
@@ -32,12 +32,9 @@ const atOnce = 4
  */
 const queues = ['asked', 'daily'] as const
 
-interface NextCheck {
-  checkAt: SQL
-  checkAsked: boolean
-}
-const daily: NextCheck = { checkAt: inHours(checkEvery), checkAsked: false }
-const again: NextCheck = { checkAt: inHours(againAfter), checkAsked: false }
+/** When the next check is due: after a success and after a failure. */
+const daily = { checkAt: inHours(checkEvery), checkAsked: false }
+const again = { checkAt: inHours(againAfter), checkAsked: false }
 
 interface CheckTimes {
   pollMs: number
@@ -60,7 +57,7 @@ interface CheckDependencies extends AccessDependencies {
 function createCheck(
   { database, vault, providers, log, sendLastAgain }: CheckDependencies,
   { askAgainMs }: Pick<CheckTimes, 'askAgainMs'>,
-): (connection: Connection) => Promise<NextCheck> {
+): (connection: Connection) => Promise<typeof daily> {
   const withAccess = createWithAccess({ database, vault, providers })
   const subscribe = createSubscribe({ database, providers, log })
 

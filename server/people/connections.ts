@@ -1,9 +1,9 @@
 import { and, eq, sql } from 'drizzle-orm'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
-import { budgetOf, isShortDay } from '../database/budgets.ts'
+import { isShortDay } from '../database/budgets.ts'
 import type { Database } from '../database/open.ts'
-import { connections, crmBudgets } from '../database/schema.ts'
+import { connections } from '../database/schema.ts'
 import { keptForEvents } from '../providers/limiter.ts'
 import type { Grant, Providers, Secrets } from '../providers/provider.ts'
 import { isCrmId, type ProviderId, registry } from '../providers/registry.ts'
@@ -113,7 +113,6 @@ export async function connectionStatus(
       isShortDay: isShortDay(mostKept),
     })
     .from(connections)
-    .leftJoin(crmBudgets, budgetOf(connections.provider, connections.accountId))
     .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
   if (row === undefined) return { connected: false }
   const { account, channel, connectedAt, channelNamedAt, brokenReason, brokenSince, lateSince } =

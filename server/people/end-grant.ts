@@ -2,7 +2,7 @@ import { and, eq, type SQL } from 'drizzle-orm'
 import { waitAtMost } from '../background.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
-import type { Crm } from '../providers/provider.ts'
+import type { Crm, Grant } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { type AccessDependencies, endsSoon } from './access-token.ts'
@@ -11,17 +11,8 @@ import { type Connection, openSecrets } from './connections.ts'
 /** The dashboard waits for it. */
 const longestWaitMs = 5_000
 
-export type RemovedConnection = Pick<
-  Connection,
-  | 'id'
-  | 'userId'
-  | 'provider'
-  | 'accountId'
-  | 'grantId'
-  | 'webhookId'
-  | 'secrets'
-  | 'accessExpiresAt'
->
+export type RemovedConnection = Pick<Grant, 'accountId' | 'grantId' | 'accessExpiresAt'> &
+  Pick<Connection, 'id' | 'userId' | 'provider' | 'webhookId' | 'secrets'>
 
 /**
  * Creates the function that ends at the provider what a deleted or replaced connection may do there. It throws

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { eq, sql } from 'drizzle-orm'
 import { describe, expect, test } from 'vitest'
-import type { Account } from '../../server/activity/account.ts'
 import { operatorToken } from '../../server/activity/operator-answers.ts'
 import {
   channels,
@@ -29,7 +28,7 @@ const key = randomBytes(32)
 const headers = { Authorization: `Bearer ${operatorToken([key])}` }
 
 /** What the server answers to the command `account` about this test's account. */
-async function ask(step = '', method = 'GET', account = `hubspot/${portal}`): Promise<string> {
+async function ask(step = '', method = 'GET', account = `hubspot:${portal}`): Promise<string> {
   const incoming = { rawHeaders: [], socket: { remoteAddress: '127.0.0.1' } }
   const path = `http://127.0.0.1/relay/account/${account}${step}`
   const answer = await backend.app.request(path, { method, headers }, { incoming })
@@ -37,8 +36,7 @@ async function ask(step = '', method = 'GET', account = `hubspot/${portal}`): Pr
   return await answer.text()
 }
 /** The known accounts that a name means. */
-const named = async (name: string) =>
-  JSON.parse(await ask('', 'GET', name)).accounts.map(({ crm, id }: Account) => `${crm}:${id}`)
+const named = async (name: string) => JSON.parse(await ask('', 'GET', name)).accounts
 const take = async (step: string) => JSON.parse(await ask(`/${step}`, 'POST'))
 
 type Changes = ReturnType<Parameters<typeof storeDeliveries>[3]>
@@ -120,7 +118,7 @@ describe.each(databaseKinds)('on %s, one account', (kind) => {
     nextAccount()
     await store(await connect(), 3, dead)
     expect(await take('replay')).toEqual({ done: true, replayed: 3 })
-    const other = JSON.parse(await ask('', 'GET', `hubspot/${portal - 1}`))
+    const other = JSON.parse(await ask('', 'GET', `${portal - 1}`))
     expect(other).toMatchObject({ dead: 2, pending: 0 })
   })
 
@@ -180,18 +178,18 @@ describe.each(databaseKinds)('on %s, one account', (kind) => {
     expect(await named(`${portal}`)).toEqual(names)
     for (const name of names) expect(await named(name)).toEqual([name])
     const { accounts, events, ...all } = JSON.parse(
-      await ask('/export', 'GET', `pipedrive/${portal}`),
+      await ask('/export', 'GET', `pipedrive:${portal}`),
     )
     expect([accounts.length, events.length]).toEqual([1, 1])
     expect(all.users).toMatchObject([{ id: own?.id }])
 
     await take('pause')
     const paused = async (crm: string) =>
-      JSON.parse(await ask('', 'GET', `${crm}/${portal}`)).pausedSince !== null
+      JSON.parse(await ask('', 'GET', `${crm}:${portal}`)).pausedSince !== null
     expect([await paused('hubspot'), await paused('pipedrive')]).toEqual([true, false])
     await take('delete')
     expect(await named(`${portal}`)).toEqual([`pipedrive:${portal}`])
-    await ask('/delete', 'POST', `pipedrive/${portal}`)
+    await ask('/delete', 'POST', `pipedrive:${portal}`)
     expect(await storedIn(database, ...tables)).toBe(before)
   })
 

@@ -132,7 +132,7 @@ describe.each(databaseKinds)('a server on %s', (kind) => {
 
 test('the command for one account does nothing if two CRMs have one with this id', async () => {
   const calls: string[] = []
-  const accounts = ['hubspot', 'pipedrive'].map((crm) => ({ crm, id: '7' }))
+  const accounts = ['hubspot:7', 'pipedrive:7']
   const { url, close } = await listen(({ method, url }, response) => {
     calls.push(`${method} ${url}`)
     response.end(JSON.stringify({ accounts }))
