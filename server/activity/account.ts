@@ -3,27 +3,58 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, rowsOf } from '../database/open.ts'
 import { standInMark } from '../people/stand-ins.ts'
-import { crmIds } from '../providers/registry.ts'
+import { type CrmId, crmIds } from '../providers/registry.ts'
 import { makeDueFrom } from '../relay/schedule/channels.ts'
 import { countDeliveries } from './operator.ts'
 
-const crms = sql`${sql.param([...crmIds])}::text[]`
+/** An account is named by its id at the CRM. Two CRMs may give one id, so the CRM may stand before it, as in `crm:5`. */
+function partsOf(name: string): { id: string; crms: CrmId[] } {
+  const crm = crmIds.find((each) => name.startsWith(`${each}:`))
+  if (crm === undefined) return { id: name, crms: [...crmIds] }
+  return { id: name.slice(crm.length + 1), crms: [crm] }
+}
 
-export const isOf = (id: string): SQL => sql`account_id = ${id} and crm = any(${crms})`
+const isOfOne = (crm: SQL, { crms }: { crms: CrmId[] }) =>
+  sql`${crm} = any(${sql.param(crms)}::text[])`
+
+export function isOf(name: string): SQL {
+  const parts = partsOf(name)
+  return sql`account_id = ${parts.id} and ${isOfOne(sql`crm`, parts)}`
+}
 
 /** Selects the ids of an account's users: who is known by it, and who has connected it. */
-export const usersOf = (id: string): SQL => sql`(
-  select id from users
-  where crm = any(${crms}) and crm_account_id = any(${sql.param([id, standInMark + id])}::text[])
-  union
-  select user_id from connections where provider = any(${crms}) and account_id = ${id})`
+export function usersOf(name: string): SQL {
+  const parts = partsOf(name)
+  const { id } = parts
+  return sql`(
+    select id from users
+    where ${isOfOne(sql`crm`, parts)} and crm_account_id = any(${sql.param([id, standInMark + id])}::text[])
+    union
+    select user_id from connections where ${isOfOne(sql`provider`, parts)} and account_id = ${id})`
+}
+
+/** Returns the full names of the known accounts that a name means. */
+async function accountsNamed(database: Database, name: string): Promise<string[]> {
+  const { id, crms } = partsOf(name)
+  const known: string[] = []
+  for (const full of crms.map((crm) => `${crm}:${id}`)) {
+    const [row] = await rowsOf(
+      database,
+      sql`select where exists ${usersOf(full)}
+            or exists (select from crm_accounts where ${isOf(full)})
+            or exists (select from deal_events where ${isOf(full)})`,
+    )
+    if (row !== undefined) known.push(full)
+  }
+  return known
+}
 
 const mostShown = 100
 
 /** Reads an account's connections, what waits and what failed. Counts all messages of its users. */
-export async function readAccount(database: Database, id: string): Promise<{ known: boolean }> {
+export async function readAccount(database: Database, id: string): Promise<object> {
   const isOfUsers = sql`user_id in ${usersOf(id)}`
-  const [row] = await rowsOf<{ known: boolean }>(
+  const [row] = await rowsOf<object>(
     database,
     sql`with people as materialized ${usersOf(id)},
              own as materialized (
@@ -37,9 +68,7 @@ export async function readAccount(database: Database, id: string): Promise<{ kno
                from deliveries where user_id in (select id from people) and state = 'pending'
                group by 1
              )
-        select exists (select from people) or exists (select from crm_accounts where ${isOf(id)})
-                 or exists (select from deal_events where ${isOf(id)}) as known,
-               (select min(paused_at) from crm_accounts where ${isOf(id)}) as "pausedSince",
+        select (select min(paused_at) from crm_accounts where ${isOf(id)}) as "pausedSince",
                (select count(*)::int from people) as users,
                (select count(*)::int from own) as connections,
                (select count(*)::int from own where state = 'broken') as broken,
@@ -51,15 +80,20 @@ export async function readAccount(database: Database, id: string): Promise<{ kno
                 where deal_events.id = (select min(first) from waiting)) as "oldestPendingS"`,
   )
   if (row === undefined) throw new Error('The database says nothing of the account.')
-  return { ...row, ...(await countDeliveries(database, isOfUsers)) }
+  return {
+    accounts: await accountsNamed(database, id),
+    ...row,
+    ...(await countDeliveries(database, isOfUsers)),
+  }
 }
 
 export async function pauseAccount(database: Database, id: string): Promise<void> {
+  const parts = partsOf(id)
   // The search may not have added an account yet that somebody has just connected. Nothing before that is missing.
   await database.execute(
     sql`insert into crm_accounts (crm, account_id, searched_until, search_at, paused_at)
         select provider, account_id, min(connected_since), now(), now() from connections
-        where provider = any(${crms}) and account_id = ${id} group by provider, account_id
+        where ${isOfOne(sql`provider`, parts)} and account_id = ${parts.id} group by provider, account_id
         on conflict (crm, account_id)
         do update set paused_at = coalesce(crm_accounts.paused_at, excluded.paused_at)`,
   )

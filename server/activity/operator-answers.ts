@@ -18,7 +18,7 @@ export type DeliveryCounts = v.InferOutput<typeof deliveryCounts>
 export const statusAnswer = v.looseObject({ pending: v.number() })
 
 /** What `readAccount` tells. */
-export const accountAnswer = v.looseObject({ known: v.boolean() })
+export const accountAnswer = v.looseObject({ accounts: v.array(v.string()) })
 
 export const replayAnswer = v.object({ replayed: v.number() })
 

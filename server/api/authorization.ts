@@ -84,10 +84,10 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
 
   /** Has the CRM send its events, from the first change on that the user makes. Throws nothing. */
   async function begin({ provider, ...rest }: Connection): Promise<void> {
-    if (!isCrmId(provider) || providers[provider].subscribe === undefined) return
+    if (!isCrmId(provider) || providers[provider].webhooks === undefined) return
     const connection = { ...rest, provider }
     try {
-      await withAccess(connection, 'fresh', (access) => subscribe(connection, access, true))
+      await withAccess(connection, 'fresh', (access) => subscribe(connection, access))
     } catch (error) {
       const fields = error instanceof ProviderError ? error.fields : errorFields(error)
       log.warn('subscription failed', { connection: connection.id, provider, ...fields })
@@ -99,7 +99,8 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
     try {
       const userId = randomUUID()
       const sealed = sealSecrets(vault, { userId, provider }, secrets)
-      await endGrant({ ...known, id: randomUUID(), userId, provider, secrets: sealed })
+      const unstored = { id: randomUUID(), userId, provider, webhookId: null, secrets: sealed }
+      await endGrant({ ...known, ...unstored })
     } catch (error) {
       log.warn('unused grant not ended', { provider, ...errorFields(error) })
     }

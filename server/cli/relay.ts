@@ -23,7 +23,8 @@ const usage = `Usage: npm run relay -- status   what waits, and how many connect
        npm run relay -- account ID --pause    lets its messages wait; --resume sends them
        npm run relay -- account ID --replay   sends its dead deliveries of the last three days again
        npm run relay -- account ID --export   writes all that belongs to it to standard output, as JSON
-       npm run relay -- account ID --delete   deletes all that belongs to it; --yes does not ask`
+       npm run relay -- account ID --delete   deletes all that belongs to it; --yes does not ask
+ID is the id at the CRM. If two CRMs have an account with one id, the name of the CRM stands before it, as in CRM:ID.`
 const commands = ['status', 'count', 'replay', 'health', 'account']
 // Many deliveries take long. A server answers within this time or not at all (http/server.ts).
 const options = { timeoutS: 60 }
@@ -80,9 +81,15 @@ async function withAccount(
   step: string | undefined,
   yes: boolean,
 ): Promise<void> {
-  const path = `/relay/account/${encodeURIComponent(id)}` as const
-  const account = await askServer(settings, path, accountAnswer, options)
-  if (!account.known) throw new Error(`Nobody has connected an account ${id} of the CRM.`)
+  const pathOf = (name: string) => `/relay/account/${encodeURIComponent(name)}` as const
+  const account = await askServer(settings, pathOf(id), accountAnswer, options)
+  const [name, ...others] = account.accounts
+  if (name === undefined) throw new Error(`Nobody has connected an account ${id} of the CRM.`)
+  if (others.length > 0) {
+    const names = account.accounts.join(' or ')
+    throw new Error(`${id} is an account of each of several CRMs. Say ${names}.`)
+  }
+  const path = pathOf(name)
   if (step === undefined) return console.log(JSON.stringify(account, null, 2))
   if (step === 'export') {
     const write = (text: string) => void process.stdout.write(text)

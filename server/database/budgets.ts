@@ -23,6 +23,13 @@ interface Spent {
   untilMidnightMs: number
 }
 
+/** Whether less than this share is left of the day of a connection's account. */
+export const isShortDay = (share: number): SQL<boolean> => sql`exists (
+  select from crm_budgets as budget
+  where budget.crm = connections.provider and budget.account_id = connections.account_id
+    and day = (now() at time zone 'utc')::date
+    and coalesce(remaining, most - spent) < most * ${share}::float8)`
+
 /** Counts what all processes spend of an account's day, in one statement for each call. */
 export type Spend = (crm: CrmId, accountId: string, spending: Spending) => Promise<Spent>
 

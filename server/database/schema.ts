@@ -128,9 +128,16 @@ export const connections = pgTable(
     askAgainAt: time('ask_again_at'),
     // Until this time, one process refreshes the access token. Other processes wait.
     refreshingUntil: time('refreshing_until'),
-    // When the provider was last asked whether the connection works; long ago if somebody asks for that (checks.ts).
+    // Unused since 0.1.0. A later release drops it, with its index.
     checkedAt: time('checked_at').notNull().defaultNow(),
-    // Since when the CRM may not have told this user's events. A search finds them later.
+    // When the provider is asked next whether the connection works. Each connection has its own time of day.
+    checkAt: time('check_at').notNull().default(sql`now() + random() * interval '1 day'`),
+    // Somebody asks for this check, or it is under way. It does not wait behind the daily ones (checks.ts).
+    checkAsked: boolean('check_asked').notNull().default(false),
+    // The CRM's id of the webhook that tells this user's events, where each user has one.
+    webhookId: text('webhook_id'),
+    // Since when the CRM may not have told this user's events. A search finds them later. If this time lies ahead, one
+    // look for the webhook has failed, and another one is made before.
     lateSince: time('late_since'),
     // Where each user's token sees other deals: all changes up to this time have been found with this one.
     searchedUntil: time('searched_until'),
@@ -140,6 +147,7 @@ export const connections = pgTable(
     index('connections_account').on(table.provider, table.accountId),
     index('connections_grant').on(table.provider, table.grantId),
     index('connections_checked').on(table.checkedAt),
+    index('connections_check').on(table.checkAsked, table.checkAt),
   ],
 )
 

@@ -1,6 +1,6 @@
-import { inArray, type SQL, sql } from 'drizzle-orm'
+import { inArray, sql } from 'drizzle-orm'
 import { type Background, repeatInBackground } from '../background.ts'
-import { isTooFarAhead } from '../database/clock.ts'
+import { isOver } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
@@ -13,9 +13,8 @@ import {
   accepted,
   againAfter,
   askAgainMs,
-  askedDays,
-  askedNow,
   checkEvery,
+  inHours,
   isSame,
   recordRefusal,
 } from './refusals.ts'
@@ -27,18 +26,15 @@ import { checkSubscriptions, createSubscribe } from './subscription.ts'
  */
 const atOnce = 4
 
-const { checkedAt } = connections
-const ago = ({ days = 0, hours = 0 }) =>
-  sql`now() - make_interval(days => ${days}, hours => ${hours})`
 /**
- * The checks that are due. Each queue has its own places, so neither waits for the other: not those that somebody asked
- * for (a refused connection's second question, a new connection), and not the daily ones.
+ * Each queue has its own places, so neither waits for the other: not those that somebody asked for (a refused
+ * connection's second question, a new connection), and not the daily ones.
  */
-const queues = [
-  sql`${checkedAt} <= ${askedNow}`,
-  sql`(${checkedAt} between ${ago({ days: askedDays })} and ${ago({ hours: checkEvery })}
-    or ${isTooFarAhead(checkedAt, 0)})`,
-]
+const queues = ['asked', 'daily'] as const
+
+/** When the next check is due: after a success and after a failure. */
+const daily = { checkAt: inHours(checkEvery), checkAsked: false }
+const again = { checkAt: inHours(againAfter), checkAsked: false }
 
 interface CheckTimes {
   pollMs: number
@@ -55,13 +51,13 @@ interface CheckDependencies extends AccessDependencies {
 }
 
 /**
- * Creates the function that asks a provider whether it accepts a connection, and records the answer. It throws only
- * if it cannot store that the provider refuses it. It logs every other failure.
+ * Creates the function that asks a provider whether it accepts a connection, and records the answer. It returns when to
+ * ask again. It throws only if it cannot store that the provider refuses it. It logs every other failure.
  */
 function createCheck(
   { database, vault, providers, log, sendLastAgain }: CheckDependencies,
   { askAgainMs }: Pick<CheckTimes, 'askAgainMs'>,
-): (connection: Connection) => Promise<void> {
+): (connection: Connection) => Promise<typeof daily> {
   const withAccess = createWithAccess({ database, vault, providers })
   const subscribe = createSubscribe({ database, providers, log })
 
@@ -106,7 +102,7 @@ function createCheck(
   return async function check(connection) {
     const { id, provider, brokenSince } = connection
     // The provider wants no further call. Only a new connection helps.
-    if (isFinalFor(connection, connection.brokenReason)) return
+    if (isFinalFor(connection, connection.brokenReason)) return daily
     try {
       const names = await ask(connection)
       const { isLate } = names ?? {}
@@ -115,8 +111,6 @@ function createCheck(
       await database
         .update(connections)
         .set({
-          // If events may be late, the check is made again, as one that has failed.
-          ...(!isLate && { checkedAt: sql`now()` }),
           ...(names !== undefined && !isTried && accepted),
           ...(accountName && { accountName }),
           ...(channelName && { channelName, channelNamedAt: sql`now()` }),
@@ -125,10 +119,12 @@ function createCheck(
       if (brokenSince !== null && names !== undefined) {
         log('connection accepted again', { connection: id, provider })
       }
+      // If events may be late, the check is made again, as one that has failed.
+      return isLate ? again : daily
     } catch (error) {
       if (!(error instanceof ProviderError)) {
         log.warn('check failed', { connection: id, provider, ...errorFields(error) })
-        return
+        return again
       }
       const { kind, reason } = error
       const fields = { connection: id, provider, kind, reason }
@@ -136,24 +132,22 @@ function createCheck(
         kind === 'refused' &&
         reason !== undefined &&
         Object.hasOwn(providers[provider].brokenReasons, reason)
-      if (!isRefused) return log.warn('check failed', fields)
+      if (!isRefused) {
+        log.warn('check failed', fields)
+        return again
+      }
       const isFinal = isFinalFor(connection, reason)
       const isBroken = await recordRefusal(database, connection, reason, {
         afterMs: askAgainMs,
         isFinal,
       })
-      if (isBroken) return log.warn('connection broken', fields)
+      if (isBroken) {
+        log.warn('connection broken', fields)
+        return daily
+      }
       log('connection refused', fields)
-      await checkAgain(connection)
+      return { checkAt: sql`now() + make_interval(secs => ${askAgainMs / 1000})`, checkAsked: true }
     }
-  }
-
-  /** The second question does not wait behind the daily checks, either. */
-  async function checkAgain(connection: Connection): Promise<void> {
-    await database
-      .update(connections)
-      .set({ checkedAt: sql`${askedNow} + make_interval(secs => ${askAgainMs / 1000})` })
-      .where(isSame(connection))
   }
 }
 
@@ -172,10 +166,11 @@ export function createChecks(
   const check = createCheck(dependencies, times)
   let running: Background[] = []
 
-  async function checkNext(isDue: SQL): Promise<number> {
-    const connection = await takeNext(isDue)
+  async function checkNext(queue: (typeof queues)[number]): Promise<number> {
+    const connection = await takeNext(queue)
     if (connection === undefined) return pollMs
-    await check(connection)
+    const next = await check(connection)
+    await database.update(connections).set(next).where(isSame(connection))
     return 0
   }
 
@@ -193,14 +188,17 @@ export function createChecks(
     return againMs
   }
 
-  async function takeNext(isDue: SQL): Promise<Connection | undefined> {
+  async function takeNext(queue: (typeof queues)[number]): Promise<Connection | undefined> {
+    const { checkAt, checkAsked } = connections
+    const isDue = isOver(checkAt, checkEvery * 60 * 60_000)
     const due = sql`(
-      select id from ${connections} where ${isDue}
-      order by ${checkedAt} limit 1 for update skip locked
+      select id from ${connections} where ${checkAsked} = ${queue === 'asked'} and ${isDue}
+      order by ${checkAt} limit 1 for update skip locked
     )`
     const [connection] = await database
       .update(connections)
-      .set({ checkedAt: ago({ hours: checkEvery - againAfter }) })
+      // If the process dies, the check is made again.
+      .set({ ...again, checkAsked: true })
       .where(inArray(connections.id, due))
       .returning()
     return connection
@@ -208,9 +206,9 @@ export function createChecks(
 
   return {
     start() {
-      running = queues.flatMap((isDue) =>
+      running = queues.flatMap((queue) =>
         Array.from({ length: atOnce }, () =>
-          repeatInBackground(() => checkNext(isDue), { firstMs: pollMs, onError }),
+          repeatInBackground(() => checkNext(queue), { firstMs: pollMs, onError }),
         ),
       )
       running.push(repeatInBackground(checkAllSubscriptions, { firstMs: pollMs, onError }))

@@ -1,9 +1,11 @@
 import { and, eq, sql } from 'drizzle-orm'
 import * as v from 'valibot'
 import type { ConnectionStatus } from '../../contract/endpoints.ts'
+import { isShortDay } from '../database/budgets.ts'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import { oneLine } from '../foreign-text.ts'
+import { keptForEvents } from '../providers/limiter.ts'
 import type { Grant, Names, Providers, Secrets } from '../providers/provider.ts'
 import { isCrmId, type ProviderId, registry } from '../providers/registry.ts'
 import type { Vault } from './vault.ts'
@@ -70,9 +72,10 @@ export async function storeConnection(
     refreshingUntil: null,
     lateSince: null,
     // Users may share a token, and somebody's disconnect may have just revoked it.
-    checkedAt: new Date(0),
+    ...{ checkAt: now, checkAsked: true },
   }
   const isSameAccount = sql`${connections.accountId} = excluded.account_id`
+  const isSameGrant = sql`${connections.grantId} = excluded.grant_id`
   const [stored] = await database
     .insert(connections)
     .values({ ...owner, ...values, connectedSince: now })
@@ -85,6 +88,7 @@ export async function storeConnection(
           then ${connections.connectedSince}
           else excluded.connected_since end`,
         searchedUntil: sql`case when ${isSameAccount} then ${connections.searchedUntil} end`,
+        webhookId: sql`case when ${isSameGrant} then ${connections.webhookId} end`,
       },
     })
     .returning()
@@ -103,6 +107,8 @@ export function namesOf({
   return { accountName: shown(accountName), channelName: shown(channelName) }
 }
 
+/** The share of a CRM's day that is left when a search fails: it needs several calls. */
+const mostKept = keptForEvents + 0.01
 /** The daily check may tell the channel's name. If it has not for so long, the name may have changed. */
 const channelNameFreshMs = 2 * 24 * 60 * 60_000
 
@@ -119,6 +125,7 @@ export async function connectionStatus(
       brokenReason: connections.brokenReason,
       brokenSince: connections.brokenSince,
       lateSince: connections.lateSince,
+      isShortDay: isShortDay(mostKept),
     })
     .from(connections)
     .where(and(eq(connections.userId, userId), eq(connections.provider, provider)))
@@ -132,10 +139,13 @@ export async function connectionStatus(
     ...(channel && { channel, ...(mayBeOld && { channelAsOf: namedAt.toISOString() }) }),
   }
   if (brokenReason === null || brokenSince === null) {
-    const { name } = registry[provider]
-    // The search finds them every hour (relay/search/).
-    const late = `Changes in ${name} may arrive up to an hour late.`
-    return { connected: true, ...names, ...(lateSince !== null && { late }) }
+    // The search finds them every hour, while the day has calls to spare (relay/search/).
+    const how = row.isShortDay
+      ? 'only after midnight (UTC), because few of its calls are left for today'
+      : 'up to an hour late'
+    const late = `Changes in ${registry[provider].name} may arrive ${how}.`
+    const isLate = lateSince !== null && lateSince.getTime() <= Date.now()
+    return { connected: true, ...names, ...(isLate && { late }) }
   }
   const reason = refusalInWords(providers, provider, brokenReason)
   return { connected: false, ...names, reason, since: brokenSince.toISOString() }

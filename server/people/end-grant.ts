@@ -2,7 +2,7 @@ import { and, eq, type SQL } from 'drizzle-orm'
 import { waitAtMost } from '../background.ts'
 import { connections } from '../database/schema.ts'
 import { errorFields, type Log } from '../log.ts'
-import type { Crm } from '../providers/provider.ts'
+import type { Crm, Grant } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { isCrmId } from '../providers/registry.ts'
 import { type AccessDependencies, endsSoon } from './access-token.ts'
@@ -11,10 +11,8 @@ import { type Connection, openSecrets } from './connections.ts'
 /** The dashboard waits for it. */
 const longestWaitMs = 5_000
 
-export type RemovedConnection = Pick<
-  Connection,
-  'id' | 'userId' | 'provider' | 'accountId' | 'grantId' | 'secrets' | 'accessExpiresAt'
->
+export type RemovedConnection = Pick<Grant, 'accountId' | 'grantId' | 'accessExpiresAt'> &
+  Pick<Connection, 'id' | 'userId' | 'provider' | 'webhookId' | 'secrets'>
 
 /**
  * Creates the function that ends at the provider what a deleted or replaced connection may do there. It throws
@@ -43,8 +41,8 @@ export function createEndGrant(
       // Revoke only if no other user shares the token.
       if (await exists(ofGrant(removed))) return
       let secrets = openSecrets(vault, removed)
-      // Where we have made a webhook for the user, only a token that counts can delete it.
-      if (isCrmId(provider) && providers[provider].subscribe && endsSoon(removed)) {
+      // Only a token that counts can delete the webhook.
+      if (isCrmId(provider) && removed.webhookId !== null && endsSoon(removed)) {
         secrets = await providers[provider].refresh(secrets).then(
           (tokens) => tokens.secrets,
           () => secrets,
@@ -52,7 +50,7 @@ export function createEndGrant(
         // The user may have connected again in the meantime.
         if (await exists(ofGrant(removed))) return
       }
-      await providers[provider].revoke(secrets)
+      await providers[provider].revoke(secrets, removed)
     } catch (error) {
       logFailure('revoke failed', removed, error)
     }

@@ -2,7 +2,7 @@
 // passes `recordRefusal`, and the provider is asked again some seconds later. A broken connection is asked, too: daily,
 // and when its user looks at it (checks.ts). If the provider accepts it, it works again.
 
-import { and, eq, isNotNull, isNull, lt, or, type SQL, sql } from 'drizzle-orm'
+import { and, eq, isNotNull, isNull, lt, not, or, type SQL, sql } from 'drizzle-orm'
 import type { Database } from '../database/open.ts'
 import { connections } from '../database/schema.ts'
 import type { ProviderId } from '../providers/registry.ts'
@@ -17,12 +17,7 @@ const forgetAfterMs = 10 * 60_000
 export const checkEvery = 24
 /** In hours. A check that failed for a time, or whose process died, is made again after it. */
 export const againAfter = 1
-/**
- * What somebody asked for is stored as if its check had been due for so many days. So one index has two queues, and
- * these checks do not wait behind the daily ones, of which thousands may be overdue (checks.ts).
- */
-export const askedDays = 1_000
-export const askedNow = sql`now() - make_interval(days => ${askedDays}, hours => ${checkEvery})`
+export const inHours = (hours: number) => sql`now() + make_interval(hours => ${hours})`
 
 const seconds = (ms: number) => sql`make_interval(secs => ${ms / 1000})`
 
@@ -41,7 +36,7 @@ export async function recordRefusal(
   reason: string,
   { afterMs, isFinal }: { afterMs: number; isFinal: boolean },
 ): Promise<boolean> {
-  const { askAgainAt, brokenSince, checkedAt } = connections
+  const { askAgainAt, brokenSince, checkAt } = connections
   const isBroken = sql`(${isFinal} or ${brokenSince} is not null
     or ${askAgainAt} between now() - ${seconds(forgetAfterMs)} and now())`
   // A clock that was ahead may have stored a time that is far away.
@@ -53,7 +48,7 @@ export async function recordRefusal(
       brokenSince: sql`case when ${isBroken} then coalesce(${brokenSince}, now()) end`,
       askAgainAt: sql`case when ${isBroken} then null
         when ${askAgainAt} > now() then least(${askAgainAt}, ${soon}) else ${soon} end`,
-      checkedAt: sql`case when ${isBroken} then now() else ${checkedAt} end`,
+      checkAt: sql`case when ${isBroken} then ${inHours(checkEvery)} else ${checkAt} end`,
     })
     .where(isSame(connection))
     .returning({ brokenSince })
@@ -81,14 +76,12 @@ export const isClosed = ({ brokenSince, askAgainAt }: Connection) =>
 
 /** Has connections checked within seconds (checks.ts). A check that is under way counts. */
 export async function checkSoon(database: Database, which: SQL | undefined): Promise<void> {
-  // Whoever asks again does not go to the end of the queue.
-  const checkedAt = sql`least(${connections.checkedAt}, ${askedNow})`
-  const begun = sql`now() - make_interval(hours => ${checkEvery - againAfter})`
-  const isUnderWay = sql`${connections.checkedAt} between ${begun} - interval '1 minute' and ${begun}`
+  const { checkAt, checkAsked } = connections
   await database
     .update(connections)
-    .set({ checkedAt })
-    .where(and(which, sql`not (${isUnderWay})`))
+    // Whoever asks again does not go to the end of the queue.
+    .set({ checkAt: sql`least(${checkAt}, now())`, checkAsked: true })
+    .where(and(which, or(not(checkAsked), lt(checkAt, sql`now()`))))
 }
 
 /** A user looks at a broken connection, perhaps because it works again. It is checked, but not all the time. */
@@ -96,13 +89,13 @@ export async function checkBroken(
   database: Database,
   { userId, provider }: { userId: string; provider: ProviderId },
 ): Promise<void> {
-  const { checkedAt, brokenSince, askAgainAt } = connections
+  const { checkAt, brokenSince, askAgainAt } = connections
   const isBroken = and(
     eq(connections.userId, userId),
     eq(connections.provider, provider),
     isNotNull(brokenSince),
     isNull(askAgainAt),
-    lt(checkedAt, sql`now() - interval '30 seconds'`),
+    lt(checkAt, sql`${inHours(checkEvery)} - interval '30 seconds'`),
   )
   await checkSoon(database, isBroken)
 }

@@ -1,7 +1,7 @@
 // Some CRMs send events only to whoever asks for them, and forget that after failures. So the server looks for each
 // connection's webhook: after the connection was made, in each check (checks.ts), and within two hours after a start.
 
-import { and, eq, gt, inArray, lt, sql } from 'drizzle-orm'
+import { and, eq, gt, inArray, lt, type SQL, sql } from 'drizzle-orm'
 import { batchRows, inBatches } from '../database/batches.ts'
 import type { Database } from '../database/open.ts'
 import { connections, crmAccounts } from '../database/schema.ts'
@@ -10,15 +10,7 @@ import type { CrmAccess, Providers } from '../providers/provider.ts'
 import { ProviderError } from '../providers/provider-error.ts'
 import { crmIds, usedOf } from '../providers/registry.ts'
 import type { CrmConnection } from './access-token.ts'
-import { againAfter, checkEvery, checkSoon, isSame } from './refusals.ts'
-
-/** A connection is new for so long. If its webhook is made only now, the user has missed nothing. */
-const newForMs = 10 * 60_000
-/**
- * A start spreads the checks over this time. It is under an hour: else `checkSoon` would take some of them for checks
- * that are under way (refusals.ts).
- */
-const spreadMinutes = 50
+import { againAfter, checkEvery, checkSoon, inHours, isSame } from './refusals.ts'
 
 /** Creates the function that makes sure that the CRM sends a connection's events to this server. */
 export function createSubscribe({
@@ -31,29 +23,27 @@ export function createSubscribe({
   log: Log
 }) {
   /**
-   * @param isNew whether the connection has just been made.
    * @returns whether events may be late, so that the connection should be checked again soon.
    * @throws ProviderError if the CRM refuses the access token. The caller can refresh it.
    */
-  return async function subscribe(
-    connection: CrmConnection,
-    access: CrmAccess,
-    isNew = connection.connectedAt.getTime() > Date.now() - newForMs,
-  ): Promise<boolean> {
+  return async function subscribe(connection: CrmConnection, access: CrmAccess): Promise<boolean> {
     const { id, provider, accountId, lateSince } = connection
-    const crm = providers[provider]
-    if (crm.subscribe === undefined) return false
-    const late = (since: Date | null | ReturnType<typeof sql>) =>
-      database.update(connections).set({ lateSince: since }).where(isSame(connection))
+    const { webhooks } = providers[provider]
+    if (webhooks === undefined) return false
+    const store = (changes: { webhookId?: string; lateSince: SQL | null }) =>
+      database.update(connections).set(changes).where(isSame(connection))
+    let isMissing = connection.webhookId === null
     try {
       // Without the webhook, only searches find the user's changes. So it does not wait for calls to spare.
-      const isMade = await crm.subscribe({ ...access, urgency: 'fresh' })
-      if (isMade) log('subscribed', { connection: id, provider })
-      if (!isMade || (isNew && lateSince === null)) {
-        if (lateSince !== null) await late(null)
-        return false
-      }
-      await late(sql`now()`)
+      const fresh = { ...access, urgency: 'fresh' } as const
+      const found = await webhooks.find(fresh, connection)
+      isMissing = found === undefined
+      const webhookId = found ?? (await webhooks.make(fresh))
+      if (isMissing) log('subscribed', { connection: id, provider })
+      // The first one of a connection comes too late for nothing.
+      const isLate = isMissing && (connection.webhookId ?? lateSince) !== null
+      await store({ webhookId, lateSince: isLate ? sql`now()` : null })
+      if (!isLate) return false
       // A search skips the changes of the last two minutes (relay/search/), so it begins in three. An earlier time
       // stays.
       await database
@@ -64,7 +54,11 @@ export function createSubscribe({
     } catch (error) {
       if (!(error instanceof ProviderError) || error.kind === 'unauthorized') throw error
       log.warn('subscription failed', { connection: id, provider, ...error.fields })
-      await late(sql`coalesce(${connections.lateSince}, now())`)
+      // One look that fails says nothing of the webhook. The next one decides, if it comes.
+      const isSure = isMissing || lateSince !== null
+      await store({
+        lateSince: isSure ? sql`least(${connections.lateSince}, now())` : inHours(2 * againAfter),
+      })
       return true
     }
   }
@@ -80,18 +74,16 @@ export async function checkSubscriptions(
   providers: Providers,
   signal: AbortSignal,
 ): Promise<void> {
-  const crms = usedOf(providers, crmIds).filter((id) => providers[id].subscribe !== undefined)
+  const crms = usedOf(providers, crmIds).filter((id) => providers[id].webhooks !== undefined)
   if (crms.length === 0) return
-  const { id, provider, checkedAt } = connections
+  const { id, provider, checkAt } = connections
   // A stand-in forgets its webhooks when the server stops, and its calls cost nobody anything.
   const standIns = crms.filter((id) => providers[id].standIn)
   if (standIns.length > 0) await checkSoon(database, inArray(provider, standIns))
-  const hoursAgo = (hours: number) => sql`now() - make_interval(hours => ${hours})`
-  const dueSoon = sql`${hoursAgo(checkEvery)} + random() * make_interval(mins => ${spreadMinutes})`
   // Not those that are due within an hour, that are under way, or that were made in the last hour.
   const waiting = and(
-    gt(checkedAt, hoursAgo(checkEvery - againAfter)),
-    lt(checkedAt, hoursAgo(againAfter)),
+    gt(checkAt, inHours(againAfter)),
+    lt(checkAt, inHours(checkEvery - againAfter)),
   )
   await inBatches(async () => {
     const some = database
@@ -102,7 +94,7 @@ export async function checkSubscriptions(
       .for('update', { skipLocked: true })
     const changed = await database
       .update(connections)
-      .set({ checkedAt: dueSoon })
+      .set({ checkAt: sql`now() + random() * interval '1 hour'` })
       .where(inArray(id, some))
       .returning({ id })
     return changed.length

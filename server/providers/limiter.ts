@@ -73,7 +73,7 @@ const arrivalMs = 500
 const almostNone = 0.05
 const almostNoneMs = 1_000
 /** This share of a day's budget is kept for events. */
-const keptForEvents = 0.2
+export const keptForEvents = 0.2
 /**
  * What the CRM says is left of a day is stored if it differs from our count by this share of the budget. Else each call
  * would write twice.

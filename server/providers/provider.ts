@@ -46,7 +46,8 @@ interface Provider {
   /** The address of the consent page, with PKCE where the provider supports it. */
   authorizeUrl(request: { redirectUri: string; state: string; codeVerifier: string }): string
   exchange(request: { code: string; redirectUri: string; codeVerifier: string }): Promise<Grant>
-  revoke(secrets: Secrets): Promise<void>
+  /** @param of the account, and the id of the webhook that `Crm.webhooks` made; null if there is none. */
+  revoke(secrets: Secrets, of: { accountId: string; webhookId: string | null }): Promise<void>
   /** Says why the provider no longer accepts a connection, for each error code of the provider. */
   brokenReasons: Readonly<Record<string, string>>
   /** Those after which the provider wants no further call. */
@@ -137,12 +138,19 @@ export interface Crm extends Provider {
    * `revoke` then does this. @throws ProviderError
    */
   uninstall?(accessToken: string): Promise<void>
-  /**
-   * Makes sure that the CRM sends the user's events to this server, once each: looks first, and makes the webhook if it
-   * is missing or no longer works. Missing if the app's settings say where events go. @returns whether it has made one.
-   * @throws ProviderError
-   */
-  subscribe?(access: CrmAccess): Promise<boolean>
+  /** The users' webhooks, each of which its user's token makes. Missing if the app's settings say where events go. */
+  readonly webhooks?: {
+    /**
+     * Looks for the webhook of a grant that was made with this id, or another one at our address. Deletes the grant's
+     * others of these. @returns the id; undefined if none works. @throws ProviderError
+     */
+    find(
+      access: CrmAccess,
+      of: { grantId: string; webhookId: string | null },
+    ): Promise<string | undefined>
+    /** Has the CRM send the user's events to this server. @returns the webhook's id. @throws ProviderError */
+    make(access: CrmAccess): Promise<string>
+  }
   /**
    * Reads a call by which the CRM says that a user has uninstalled the app there. Undefined if the CRM did not make it.
    * Missing if the CRM does not say so.

@@ -140,7 +140,7 @@ async function seed(target: Target, apiUrl: string): Promise<PipedriveWebhook[]>
     })
   }
   // New connections are checked at once, which would cost calls.
-  await database.update(connections).set({ checkedAt: now })
+  await database.update(connections).set({ checkAt: new Date(now.getTime() + 86_400_000) })
   await close()
   return webhooks
 }

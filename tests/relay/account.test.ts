@@ -28,13 +28,15 @@ const key = randomBytes(32)
 const headers = { Authorization: `Bearer ${operatorToken([key])}` }
 
 /** What the server answers to the command `account` about this test's account. */
-async function ask(step = '', method = 'GET', account = portal): Promise<string> {
+async function ask(step = '', method = 'GET', account = `hubspot:${portal}`): Promise<string> {
   const incoming = { rawHeaders: [], socket: { remoteAddress: '127.0.0.1' } }
   const path = `http://127.0.0.1/relay/account/${account}${step}`
   const answer = await backend.app.request(path, { method, headers }, { incoming })
   expect(answer.status).toBe(200)
   return await answer.text()
 }
+/** The known accounts that a name means. */
+const named = async (name: string) => JSON.parse(await ask('', 'GET', name)).accounts
 const take = async (step: string) => JSON.parse(await ask(`/${step}`, 'POST'))
 
 type Changes = ReturnType<Parameters<typeof storeDeliveries>[3]>
@@ -65,7 +67,7 @@ describe.each(databaseKinds)('on %s, one account', (kind) => {
     }))
     const shown = JSON.parse(await ask())
     expect(shown).toMatchObject({
-      ...{ known: true, pausedSince: null, users: 1, connections: 2, broken: 1 },
+      ...{ pausedSince: null, users: 1, connections: 2, broken: 1 },
       ...{ pending: 3, dead: 2, sent: 0, reasons: { token_revoked: 2 } },
       waiting: { paused: 1, '': 2 },
     })
@@ -78,7 +80,8 @@ describe.each(databaseKinds)('on %s, one account', (kind) => {
     expect(JSON.stringify(shown)).not.toMatch(/secret/)
 
     nextAccount()
-    expect(JSON.parse(await ask())).toMatchObject({ known: false, users: 0, dead: 0 })
+    expect(await named(`${portal}`)).toEqual([])
+    expect(JSON.parse(await ask())).toMatchObject({ users: 0, dead: 0 })
   })
 
   test('is paused also before its first search, and goes on with what waited', async () => {
@@ -115,7 +118,8 @@ describe.each(databaseKinds)('on %s, one account', (kind) => {
     nextAccount()
     await store(await connect(), 3, dead)
     expect(await take('replay')).toEqual({ done: true, replayed: 3 })
-    expect(JSON.parse(await ask('', 'GET', portal - 1))).toMatchObject({ dead: 2, pending: 0 })
+    const other = JSON.parse(await ask('', 'GET', `${portal - 1}`))
+    expect(other).toMatchObject({ dead: 2, pending: 0 })
   })
 
   test('is exported page by page, without a token, and without another account', async () => {
@@ -147,6 +151,48 @@ describe.each(databaseKinds)('on %s, one account', (kind) => {
     expect(text).not.toContain(other)
   })
 
+  test('is another one than that of another CRM with the same id', async () => {
+    const { database } = backend
+    const tables = [users, dealEvents, deliveries, crmAccounts] as const
+    const before = await storedIn(database, ...tables)
+    await store(await connect(), 1, () => ({}))
+    const of = { crm: 'pipedrive', accountId: `${portal}` } as const
+    const [own] = await database
+      .insert(users)
+      .values([
+        { crm: of.crm, crmAccountId: `stand-in:${portal}`, crmUserId: '5' },
+        { crm: 'hubspot', crmAccountId: `${portal}`, crmUserId: '5' },
+      ])
+      .returning()
+    await database
+      .insert(crmAccounts)
+      .values({ ...of, searchedUntil: new Date(), searchAt: new Date() })
+    const changed = {
+      dealId: '1',
+      property: 'stage',
+      value: 'next',
+      occurredAt: new Date(),
+    } as const
+    await database.insert(dealEvents).values({ ...of, ...changed, key: `other ${portal}` })
+    const names = [`hubspot:${portal}`, `pipedrive:${portal}`]
+    expect(await named(`${portal}`)).toEqual(names)
+    for (const name of names) expect(await named(name)).toEqual([name])
+    const { accounts, events, ...all } = JSON.parse(
+      await ask('/export', 'GET', `pipedrive:${portal}`),
+    )
+    expect([accounts.length, events.length]).toEqual([1, 1])
+    expect(all.users).toMatchObject([{ id: own?.id }])
+
+    await take('pause')
+    const paused = async (crm: string) =>
+      JSON.parse(await ask('', 'GET', `${crm}:${portal}`)).pausedSince !== null
+    expect([await paused('hubspot'), await paused('pipedrive')]).toEqual([true, false])
+    await take('delete')
+    expect(await named(`${portal}`)).toEqual([`pipedrive:${portal}`])
+    await ask('/delete', 'POST', `pipedrive:${portal}`)
+    expect(await storedIn(database, ...tables)).toBe(before)
+  })
+
   test('is deleted with all that belongs to it, its grants end, and others stay', async () => {
     const { database } = backend
     const stays = await connect()
@@ -162,7 +208,7 @@ describe.each(databaseKinds)('on %s, one account', (kind) => {
     await store(userId, 600, (n) => ({ state: n % 2 ? 'pending' : 'sent' }))
     expect(await take('delete')).toMatchObject({ done: true })
     expect(await storedIn(database, ...tables)).toBe(before)
-    expect(JSON.parse(await ask())).toMatchObject({ known: false })
+    expect(await named(`${portal}`)).toEqual([])
     expect(outside.revoked).toContain(`xoxb-secret-${team}`)
     await expect.poll(() => outside.uninstalled).toContain(`hubspot-access-secret-${portal}`)
   })

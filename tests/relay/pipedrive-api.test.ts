@@ -56,8 +56,8 @@ const settings = () => ({
   standIn: false,
 })
 
-function create(timeouts?: typeof shortTimeouts): Crm {
-  return createPipedrive(settings(), timeouts, {
+function create(timeouts?: typeof shortTimeouts, webhookUrl = settings().webhookUrl): Crm {
+  return createPipedrive({ ...settings(), webhookUrl }, timeouts, {
     async spend(_, __, { tokens, most }) {
       // What an answer says of the day is stored by a call that spends nothing.
       if (tokens > 0) spent.push(tokens)
@@ -507,7 +507,7 @@ describe('a user’s webhook', () => {
   interface Hook {
     id: number
     user_id: number
-    name: string
+    name: string | undefined
     is_active: number
     remove_time?: string
     subscription_url: string
@@ -516,25 +516,22 @@ describe('a user’s webhook', () => {
   let hooks: Hook[] = []
   let done: string[] = []
   let lastId = 0
-  /** What Pipedrive tells of a webhook, instead of what it is. */
-  let told: (hook: Hook) => unknown = (hook) => hook
 
   beforeEach(() => {
     hooks = []
     done = []
     lastId = 10
-    told = (hook) => hook
     server.answers = {
       '/users/me': found(me),
       'GET /api/v1/webhooks': () => {
         done.push('list')
-        return found(hooks.map(told))
+        return found(hooks)
       },
       'POST /api/v1/webhooks': (_, body) => {
         const made = { ...JSON.parse(body), id: ++lastId, user_id: 7, is_active: 1 }
         done.push(`make ${made.id}`)
         hooks.push(made)
-        return { status: 201, body: { success: true, data: told(made) } }
+        return { status: 201, body: { success: true, data: made } }
       },
     }
     for (let id = 1; id < 20; id++) {
@@ -547,7 +544,11 @@ describe('a user’s webhook', () => {
     }
   })
 
-  const subscribe = () => pipedrive.subscribe?.(access())
+  /** The server's webhook, by the id that it has stored. @returns the id to store. */
+  async function subscribe(webhookId: string | null = null, as = pipedrive): Promise<string> {
+    const found = await as.webhooks?.find(access(), { grantId: '5:7', webhookId })
+    return found ?? (await as.webhooks?.make(access())) ?? ''
+  }
   /** Makes one, as it is right. */
   async function right(more: Partial<Hook> = {}): Promise<Hook> {
     await subscribe()
@@ -561,8 +562,8 @@ describe('a user’s webhook', () => {
   }
 
   test('is made if there is none, and kept without another call', async () => {
-    expect(await subscribe()).toBe(true)
-    expect(done).toEqual(['list', 'make 11', 'list'])
+    expect(await subscribe()).toBe('11')
+    expect(done).toEqual(['list', 'make 11'])
     expect(bodiesOf('POST /api/v1/webhooks').map((body) => JSON.parse(body))).toEqual([
       {
         ...{ subscription_url: settings().webhookUrl, version: '2.0' },
@@ -572,37 +573,53 @@ describe('a user’s webhook', () => {
       },
     ])
     server.calls = []
-    expect(await subscribe()).toBe(false)
-    expect(callsMade()).toEqual(['GET /api/v1/users/me', 'GET /api/v1/webhooks'])
+    expect(await subscribe('11')).toBe('11')
+    expect(callsMade()).toEqual(['GET /api/v1/webhooks'])
   })
 
+  const elsewhere = 'https://staging.example/webhooks/pipedrive'
   test.each<[string, Partial<Hook>]>([
     ['is not active', { is_active: 0 }],
-    ['has another address', { subscription_url: 'https://old.example/webhooks/pipedrive' }],
+    ['has another address', { subscription_url: elsewhere }],
     ['has an older password', { name: 'Dealbell 01234567' }],
-    ['has a name without a password', { name: 'Dealbell' }],
+    ['has no name', { name: undefined }],
   ])('that %s is deleted before another is made', async (_, more) => {
     hooks = [await right({ id: 5, ...more })]
-    expect(await subscribe()).toBe(true)
-    expect(done).toEqual(['list', 'delete 5', 'make 12', 'list'])
+    expect(await subscribe('5')).toBe('12')
+    expect(done).toEqual(['list', 'delete 5', 'make 12'])
   })
 
-  test('is the oldest of several, and those of others are left alone', async () => {
-    const hook = await right()
-    const others = [
-      { ...hook, id: 1, user_id: 8 },
-      { ...hook, id: 2, name: 'Another app' },
-    ]
-    hooks = [...others, { ...hook, id: 4 }, { ...hook, id: 3 }, { ...hook, id: 5, is_active: 0 }]
-    expect(await subscribe()).toBe(false)
-    expect(done).toEqual(['list', 'delete 4', 'delete 5'])
-    expect(hooks).toEqual([...others, { ...hook, id: 3 }])
+  test.each([
+    ['4', '4', [3, 5]],
+    ['9', '3', [4, 5]],
+    [null, '3', [4, 5]],
+  ])(
+    'of the stored id %s is the one with the id %s, without copies at the same address',
+    async (stored, kept, deleted) => {
+      const hook = await right()
+      const others = [
+        { ...hook, id: 1, user_id: 8 },
+        { ...hook, id: 2, subscription_url: elsewhere },
+      ]
+      hooks = [...others, { ...hook, id: 3 }, { ...hook, id: 4 }, { ...hook, id: 5, is_active: 0 }]
+      expect(await subscribe(stored)).toBe(kept)
+      expect(done).toEqual(['list', ...deleted.map((id) => `delete ${id}`)])
+    },
+  )
+
+  test('stays when another server with the same client id has one for the same user', async () => {
+    const staging = create(undefined, elsewhere)
+    const ids = [await subscribe(), await subscribe(null, staging)]
+    for (const [n, as] of [pipedrive, staging].entries()) {
+      expect(await subscribe(ids[n], as)).toBe(ids[n])
+    }
+    expect(done.filter((each) => each !== 'list')).toEqual(['make 11', 'make 12'])
   })
 
   test('that was removed is no webhook any more', async () => {
     hooks = [await right({ id: 5, remove_time: '2026-03-01 12:00:00' })]
-    expect(await subscribe()).toBe(true)
-    expect(done).toEqual(['list', 'make 12', 'list'])
+    expect(await subscribe('5')).toBe('12')
+    expect(done).toEqual(['list', 'make 12'])
   })
 
   test('that Pipedrive does not let us delete is left, and no obstacle', async () => {
@@ -615,13 +632,13 @@ describe('a user’s webhook', () => {
       ...server.answers,
       'DELETE /api/v1/webhooks/3': { status: 403, body: { success: false, message: 'Forbidden' } },
     }
-    expect(await subscribe()).toBe(false)
+    expect(await subscribe('3')).toBe('4')
   })
 
-  test('is one after two tabs or processes at once, and after a lost answer', async () => {
-    const other = create()
-    const made = await Promise.all([subscribe(), other.subscribe?.(access())])
-    expect(made).toContain(true)
+  test('is one at the look after two processes made one at once, or after a lost answer', async () => {
+    const [, stored] = await Promise.all([subscribe(), subscribe(null, create())])
+    expect(hooks).toHaveLength(2)
+    expect(await subscribe(stored)).toBe(stored)
     expect(hooks).toHaveLength(1)
 
     hooks = []
@@ -633,20 +650,8 @@ describe('a user’s webhook', () => {
       status: 502,
     })
     await expect(subscribe()).rejects.toMatchObject({ kind: 'unreachable', reason: 'status_502' })
-    expect(await subscribe()).toBe(false)
+    expect(await subscribe()).toBe(String(hooks[0]?.id))
     expect(hooks).toHaveLength(1)
-  })
-
-  test.each<[string, (hook: Hook) => unknown]>([
-    ['another name', (hook) => ({ ...hook, name: 'Dealbell' })],
-    ['another address', (hook) => ({ ...hook, subscription_url: `${hook.subscription_url}/` })],
-    ['not active yet', (hook) => ({ ...hook, is_active: 0 })],
-    ['no name', ({ name: _, ...hook }) => hook],
-    ['no address', ({ subscription_url: _, ...hook }) => hook],
-  ])('is not lost if Pipedrive then shows %s', async (_, change) => {
-    told = change
-    expect(await subscribe()).toBe(true)
-    expect(hooks.map(({ id }) => id)).toEqual([11])
   })
 
   test('is not made if the list cannot be read', async () => {
@@ -662,21 +667,26 @@ describe('a user’s webhook', () => {
   })
 
   describe('is deleted at a disconnect, which', () => {
-    const revoke = () =>
-      pipedrive.revoke({ accessToken: 'a', refreshToken: 'r', apiUrl: server.url })
+    const revoke = (webhookId: string | null = '11') =>
+      pipedrive.revoke(
+        { accessToken: 'a', refreshToken: 'r', apiUrl: server.url },
+        { accountId: '5', webhookId },
+      )
     /** Only the refresh token uninstalls. */
     const wasRevoked = () => expect(bodiesOf('POST /oauth/revoke')).toEqual(['token=r'])
     beforeEach(() => {
       server.answers = { ...server.answers, '/oauth/revoke': { status: 200 } }
     })
 
-    test('deletes all webhooks of this user, and none of others, before it revokes the access', async () => {
+    test('deletes the webhook with the stored id before it revokes the access', async () => {
       const hook = await right()
-      hooks = [hook, { ...hook, id: 5, is_active: 0 }, { ...hook, id: 6, user_id: 8 }]
+      hooks = [hook, { ...hook, id: 5 }]
       await revoke()
-      expect(hooks.map(({ id }) => id)).toEqual([6])
-      expect(callsMade().at(-1)).toBe('POST /oauth/revoke')
+      expect(callsMade()).toEqual(['DELETE /api/v1/webhooks/11', 'POST /oauth/revoke'])
       wasRevoked()
+      server.calls = []
+      await revoke(null)
+      expect(callsMade()).toEqual(['POST /oauth/revoke'])
     })
 
     test.each<[string, Answer]>([
@@ -684,19 +694,10 @@ describe('a user’s webhook', () => {
       ['is refused', refused(401, 'unauthorized access')],
       ['hangs', { stalls: true }],
     ])('revokes the access also if the deletion %s', async (_, answer) => {
-      const hook = await right()
       pipedrive = create(shortTimeouts)
-      for (const path of [
-        `DELETE /api/v1/webhooks/${hook.id}`,
-        'GET /api/v1/webhooks',
-        '/users/me',
-      ]) {
-        hooks = [hook]
-        server.calls = []
-        server.answers = { ...server.answers, [path]: answer }
-        await revoke()
-        wasRevoked()
-      }
+      server.answers = { ...server.answers, 'DELETE /api/v1/webhooks/11': answer }
+      await revoke()
+      wasRevoked()
     })
 
     test('says what became of the revocation', async () => {
@@ -1104,7 +1105,9 @@ test('each call counts what it costs, and needs a scope, as Pipedrive describes'
     '/stages': found([]),
     '/pipelines': found([]),
   }
-  await pipedrive.subscribe?.(access())
+  await pipedrive.webhooks?.find(access(), { grantId: '5:7', webhookId: '3' })
+  await pipedrive.webhooks?.make(access())
+  await pipedrive.names(access())
   await pipedrive.owner(access(), '7')
   await pipedrive.deal(access(), '1', withHistory)
   await pipedrive.changedDeals(access(), new Date(0))

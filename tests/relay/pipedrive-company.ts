@@ -159,7 +159,7 @@ export async function connect(
   )
   await backend.database.insert(rules).values({ userId, ruleIds, savedAt: new Date() })
   const access = { accountId: `${company_id}`, accessToken, apiUrl, urgency: 'fresh' } as const
-  await backend.providers.pipedrive.subscribe?.(access)
+  await backend.providers.pipedrive.webhooks?.make(access)
   return userId
 }
 

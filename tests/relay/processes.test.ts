@@ -3,9 +3,10 @@ import { randomBytes } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { databaseKinds, newDatabase, newPostgresDatabase } from '../database.ts'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { databaseKinds, newDatabase, newFolder, newPostgresDatabase } from '../database.ts'
 import { dealIn, stageChange } from './hubspot-webhook.ts'
+import { listen } from './listen.ts'
 import { type Outside, openOutside } from './outside.ts'
 import {
   connectAccount,
@@ -127,6 +128,29 @@ describe.each(databaseKinds)('a server on %s', (kind) => {
     expect(printed).not.toMatch(secrets)
     expect(printed).not.toMatch(/Deal \d/)
   })
+})
+
+test('the command for one account does nothing if two CRMs have one with this id', async () => {
+  const calls: string[] = []
+  const accounts = ['hubspot:7', 'pipedrive:7']
+  const { url, close } = await listen(({ method, url }, response) => {
+    calls.push(`${method} ${url}`)
+    response.end(JSON.stringify({ accounts }))
+  })
+  onTestFinished(close)
+  const env = serverEnv(
+    { outside, database: { folder: await newFolder() } },
+    Number(new URL(url).port),
+  )
+  const running = run(
+    process.execPath,
+    ['server/cli/relay.ts', 'account', '7', '--delete', '--yes'],
+    { env },
+  )
+  await expect(running).rejects.toThrow(
+    /7 is an account of each of several CRMs\. Say hubspot:7 or pipedrive:7\./,
+  )
+  expect(calls).toEqual(['GET /relay/account/7'])
 })
 
 describe.runIf(databaseKinds.includes('PostgreSQL'))('on PostgreSQL alone', () => {

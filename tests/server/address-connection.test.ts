@@ -190,11 +190,11 @@ describe('checks', () => {
         { database, vault, providers, log: logTo(() => {}), sendLastAgain },
         { pollMs: 10, askAgainMs: 10 },
       )
-      await database.update(connections).set({ ...changes, checkedAt: new Date(0) })
+      await database.update(connections).set({ ...changes, checkAt: new Date(0) })
       checks.start()
       await vi.waitFor(async () => {
         const [row] = await stored()
-        expect(row?.checkedAt.getTime()).toBeGreaterThan(0)
+        expect([row?.checkAsked, row && row.checkAt > new Date()]).toEqual([false, true])
       }, 20_000)
       // It waits for the check that has begun.
       await checks.stop()

@@ -54,22 +54,25 @@ async function connectUser(checkedAt: Date): Promise<string> {
 }
 
 /** As if a user's connections had been checked then. */
-const checked = (userId: string, checkedAt: Date) =>
-  open.database.update(connections).set({ checkedAt }).where(eq(connections.userId, userId))
+const checked = (userId: string, at: Date) =>
+  open.database
+    .update(connections)
+    .set({ checkAt: new Date(at.getTime() + 24 * hour), checkAsked: false })
+    .where(eq(connections.userId, userId))
 
-/** Resolves when no check is due. @returns how many hours ago each connection was checked. */
+/** Resolves when no check is due. @returns in how many hours each connection is checked. */
 async function allChecked(): Promise<number[]> {
-  const { provider, checkedAt } = connections
-  const hoursAgo = async () => {
-    const rows = open.database.select().from(connections).orderBy(provider, desc(checkedAt))
-    return (await rows).map((row) => Math.round((Date.now() - row.checkedAt.getTime()) / hour))
+  const { provider, checkAt } = connections
+  const hoursUntil = async () => {
+    const rows = open.database.select().from(connections).orderBy(provider, desc(checkAt))
+    return (await rows).map((row) => Math.round((row.checkAt.getTime() - Date.now()) / hour))
   }
   await vi.waitFor(async () => {
-    expect(Math.max(...(await hoursAgo()))).toBeLessThan(24)
+    expect(Math.min(...(await hoursUntil()))).toBeGreaterThan(0)
   }, soon)
   // The last check may still be under way.
   for (const each of checks) await each.stop()
-  return await hoursAgo()
+  return await hoursUntil()
 }
 
 /** What the dashboard shows this user of HubSpot and Slack. */
@@ -124,7 +127,7 @@ test('each connection is checked once a day at its own time, and its new token i
   // Two processes share the checks.
   startChecks()
   startChecks()
-  expect(await allChecked()).toEqual([0, 22, 0, 22])
+  expect(await allChecked()).toEqual([24, 2, 24, 2])
   expect(outside.refreshes).toHaveLength(1)
   expect(outside.reads).toEqual([authTest])
   const [row] = await open.database
@@ -177,7 +180,7 @@ test('a refused connection is asked again in time beside a thousand overdue chec
       accountId: 'crowd',
       grantId: id,
       connectedAt: ago(50 * hour),
-      checkedAt: ago(30 * hour),
+      checkAt: ago(6 * hour),
     })),
   )
   const { promise: never, resolve: answer } = Promise.withResolvers<undefined>()

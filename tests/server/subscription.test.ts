@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { eq, sql } from 'drizzle-orm'
-import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { connections, crmAccounts, users } from '../../server/database/schema.ts'
+import { beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { connections, crmAccounts, crmBudgets, users } from '../../server/database/schema.ts'
 import { logTo } from '../../server/log.ts'
 import { createChecks } from '../../server/people/checks.ts'
 import type { Crm, CrmAccess, Grant } from '../../server/providers/provider.ts'
@@ -24,12 +24,16 @@ const calls = {
   exchange: vi.fn<Crm['exchange']>(),
   refresh: vi.fn<Crm['refresh']>(),
   revoke: vi.fn<Crm['revoke']>(),
-  subscribe: vi.fn<NonNullable<Crm['subscribe']>>(),
+}
+const webhooks = {
+  find: vi.fn<NonNullable<Crm['webhooks']>['find']>(),
+  make: vi.fn<NonNullable<Crm['webhooks']>['make']>(),
 }
 const secret = 'Basic app:secret'
 const crm: Crm = {
   ...harness.providers.pipedrive,
   ...calls,
+  webhooks,
   standIn: false,
   authorizeUrl: ({ state }) => `https://crm.example/?state=${state}`,
   names: async () => ({ accountName: 'acme.example' }),
@@ -60,7 +64,8 @@ beforeEach(async () => {
   user = openBrowser({ app, database })
   harness.clock.now = new Date()
   let tokens = 0
-  calls.subscribe.mockReset().mockResolvedValue(false)
+  webhooks.find.mockReset().mockResolvedValue(undefined)
+  webhooks.make.mockReset().mockResolvedValue('made')
   calls.revoke.mockReset().mockResolvedValue()
   calls.exchange.mockReset().mockImplementation(async ({ code }) => grantOf(code))
   calls.refresh.mockReset().mockImplementation(async (secrets) => ({
@@ -100,33 +105,38 @@ async function check(isDone: () => Promise<unknown>, pipedrive = crm): Promise<v
   await checks.stop()
 }
 
+/** No check is due or under way. */
+async function isChecked() {
+  const { checkAt, checkAsked } = await row()
+  expect([checkAsked, checkAt > new Date()]).toEqual([false, true])
+}
+const checked = { checkAt: sql`now() + interval '1 day'`, checkAsked: false }
+
 /** A connection that is as old as most, and is checked now. */
 async function checkOld(changes: Parameters<typeof change>[0] = {}) {
   const connectedAt = new Date(Date.now() - 2 * hour)
-  await change({ connectedAt, checkedAt: new Date(0), ...changes })
-  await check(async () => expect((await row()).checkedAt.getTime()).toBeGreaterThan(0))
+  await change({ connectedAt, checkAt: new Date(0), ...changes })
+  await check(isChecked)
   return await row()
 }
 
-const hoursAgo = (time: Date) => Math.round((Date.now() - time.getTime()) / hour)
+const hoursUntil = (time: Date) => Math.round((time.getTime() - Date.now()) / hour)
 const late = 'Changes in Pipedrive may arrive up to an hour late.'
+const lateOnShortDay =
+  'Changes in Pipedrive may arrive only after midnight (UTC), because few of its calls are left for today.'
 
 describe('a callback', () => {
   test('subscribes before it answers, and shows no warning', async () => {
-    calls.subscribe.mockResolvedValue(true)
     expect((await connect()).status).toBe(204)
-    expect(calls.subscribe).toHaveBeenCalledTimes(1)
-    expect(calls.subscribe.mock.lastCall?.[0]).toMatchObject({
-      accountId: '7',
-      accessToken: 'first',
-    })
+    expect(webhooks.make.mock.calls).toMatchObject([[{ accountId: '7', accessToken: 'first' }]])
+    expect((await row()).webhookId).toBe('made')
     const { account, ...status } = Object(await user.connected(provider))
     expect(status).toEqual({ connected: true })
   })
 
   test('does not wait for long, and what comes late still counts', async () => {
     const held = hold()
-    calls.subscribe.mockImplementation(async () => {
+    webhooks.find.mockImplementation(async () => {
       await held.wait()
       throw failed('read', 'unreachable')
     })
@@ -137,12 +147,12 @@ describe('a callback', () => {
   })
 
   test('connects although the CRM cannot be asked, and the dashboard then says that events may be late', async () => {
-    calls.subscribe.mockRejectedValue(failed('read', 'refused', 'no_scope'))
+    webhooks.find.mockRejectedValue(failed('read', 'refused', 'no_scope'))
     expect((await connect()).status).toBe(204)
     expect(await user.connected(provider)).toMatchObject({ connected: true, late })
     expect((await row()).askAgainAt).toBeNull()
     // A new consent is a new start.
-    calls.subscribe.mockResolvedValue(true)
+    webhooks.find.mockResolvedValue(undefined)
     expect((await connect()).status).toBe(204)
     expect(await user.connected(provider)).not.toHaveProperty('late')
   })
@@ -160,10 +170,22 @@ describe('a callback', () => {
     expect(await connectTo('8')).toBeNull()
   })
 
-  test('asks again with a new token if the first one does not count', async () => {
-    calls.subscribe.mockRejectedValueOnce(failed('read', 'unauthorized'))
+  test('of a user who has uninstalled the app, and so has missed changes, says so', async () => {
+    await connect()
     expect((await connect()).status).toBe(204)
-    expect(calls.subscribe.mock.calls.map(([access]) => access.accessToken)).toEqual([
+    expect(webhooks.find.mock.lastCall?.[1]).toMatchObject({ grantId: '7:1', webhookId: 'made' })
+    expect(await user.connected(provider)).toMatchObject({ late })
+    // Another person's webhook is nothing to miss.
+    calls.exchange.mockResolvedValueOnce({ ...grantOf('2'), accountUserId: null })
+    expect((await connect()).status).toBe(204)
+    expect(webhooks.find.mock.lastCall?.[1]).toMatchObject({ grantId: '7:2', webhookId: null })
+    expect(await user.connected(provider)).not.toHaveProperty('late')
+  })
+
+  test('asks again with a new token if the first one does not count', async () => {
+    webhooks.find.mockRejectedValueOnce(failed('read', 'unauthorized'))
+    expect((await connect()).status).toBe(204)
+    expect(webhooks.find.mock.calls.map(([access]) => access.accessToken)).toEqual([
       'first',
       'refreshed 1',
     ])
@@ -174,7 +196,8 @@ describe('a callback', () => {
 describe('a check', () => {
   beforeEach(async () => {
     await connect()
-    calls.subscribe.mockClear()
+    webhooks.find.mockReset().mockResolvedValue('made')
+    webhooks.make.mockReset().mockResolvedValue('made again')
     await database.insert(crmAccounts).values({
       crm: provider,
       accountId: '7',
@@ -188,16 +211,18 @@ describe('a check', () => {
   }
 
   test('that finds the subscription changes nothing', async () => {
-    const { lateSince, checkedAt } = await checkOld()
-    expect(calls.subscribe).toHaveBeenCalledTimes(1)
+    const { lateSince, checkAt } = await checkOld()
     // It does not wait until the account has calls to spare.
-    expect(calls.subscribe.mock.lastCall?.[0]).toMatchObject({ urgency: 'fresh' })
-    expect([lateSince, hoursAgo(checkedAt), await searchInMinutes()]).toEqual([null, 0, 60])
+    const asked = [{ urgency: 'fresh' }, { grantId: '7:1', webhookId: 'made' }]
+    expect(webhooks.find.mock.calls).toMatchObject([asked])
+    expect(webhooks.make).not.toHaveBeenCalled()
+    expect([lateSince, hoursUntil(checkAt), await searchInMinutes()]).toEqual([null, 24, 60])
   })
 
   test('that had to subscribe again says so, has the account searched, and is made again after an hour', async () => {
-    calls.subscribe.mockResolvedValueOnce(true)
-    expect(hoursAgo((await checkOld()).checkedAt)).toBe(23)
+    webhooks.find.mockResolvedValueOnce(undefined)
+    const { checkAt, webhookId } = await checkOld()
+    expect([hoursUntil(checkAt), webhookId]).toEqual([1, 'made again'])
     expect(await user.connected(provider)).toMatchObject({ connected: true, late })
     expect(await searchInMinutes()).toBe(3)
     await checkOld()
@@ -206,19 +231,17 @@ describe('a check', () => {
 
   test('leaves the lease of a search that is under way', async () => {
     await database.update(crmAccounts).set({ searchAt: new Date(Date.now() + 1.5 * minute) })
-    calls.subscribe.mockResolvedValue(true)
+    webhooks.find.mockResolvedValue(undefined)
     await checkOld()
     expect(await searchInMinutes()).toBeLessThanOrEqual(2)
   })
 
   test('of a new connection may subscribe it, if the callback died before', async () => {
-    calls.subscribe.mockResolvedValue(true)
-    const { lateSince, checkedAt } = await checkOld({ connectedAt: new Date() })
-    expect([lateSince, hoursAgo(checkedAt), await searchInMinutes()]).toEqual([null, 0, 60])
+    webhooks.find.mockResolvedValue(undefined)
+    const { lateSince, checkAt } = await checkOld({ webhookId: null })
+    expect([lateSince, hoursUntil(checkAt), await searchInMinutes()]).toEqual([null, 24, 60])
     // But not if the callback has failed since: there may have been events.
-    expect(
-      (await checkOld({ connectedAt: new Date(), lateSince: new Date() })).lateSince,
-    ).not.toBeNull()
+    expect((await checkOld({ webhookId: null, lateSince: new Date() })).lateSince).not.toBeNull()
     expect(await searchInMinutes()).toBe(3)
   })
 
@@ -231,31 +254,68 @@ describe('a check', () => {
       stages: (access) => onlyFresh(access).then(() => []),
       deal: (access) => onlyFresh(access).then(() => undefined),
     }
-    await change({ brokenSince: new Date(), brokenReason: 'invalid_grant', checkedAt: new Date(0) })
-    await check(async () => expect((await row()).checkedAt.getTime()).toBeGreaterThan(0), pipedrive)
+    await change({ brokenSince: new Date(), brokenReason: 'invalid_grant', checkAt: new Date(0) })
+    await check(isChecked, pipedrive)
     expect((await row()).brokenSince).toBeNull()
   })
 
   test.each(['refused', 'unreachable', 'nonsense'] as const)(
-    'that cannot subscribe (%s) keeps the time since which events may be late, breaks nothing, and is made again after an hour',
+    'that cannot look (%s) breaks nothing, is made again after an hour, and says that events may be late the second time',
     async (kind) => {
-      calls.subscribe.mockRejectedValue(failed('read', kind, 'invalid_grant'))
-      const first = await checkOld()
-      expect(hoursAgo(first.checkedAt)).toBe(23)
-      expect(first.lateSince).not.toBeNull()
-      expect(await checkOld()).toMatchObject({
-        lateSince: first.lateSince,
-        brokenSince: null,
-        askAgainAt: null,
-      })
+      const shown = async () => Object(await user.connected(provider)).late
+      const checkAgain = async () => {
+        const { checkAt, brokenSince, askAgainAt } = await checkOld()
+        expect([hoursUntil(checkAt), brokenSince, askAgainAt]).toEqual([1, null, null])
+        return await shown()
+      }
+      webhooks.find.mockRejectedValue(failed('read', kind, 'invalid_grant'))
+      expect(await checkAgain()).toBeUndefined()
+      webhooks.find.mockResolvedValueOnce('made')
+      await checkOld()
+      expect(await checkAgain()).toBeUndefined()
+      expect(await checkAgain()).toBe(late)
+      const { lateSince } = await row()
+      expect(await checkAgain()).toBe(late)
+      expect((await row()).lateSince).toEqual(lateSince)
+      // After no second look for long, nobody knows.
+      await change({ lateSince: null })
+      expect(await checkAgain()).toBeUndefined()
+      await change({ lateSince: sql`${connections.lateSince} - interval '2 hours'` })
+      expect(await shown()).toBe(late)
+    },
+  )
+
+  test('that cannot make the missing webhook says at once that events may be late', async () => {
+    webhooks.find.mockResolvedValue(undefined)
+    webhooks.make.mockRejectedValue(failed('read', 'unreachable'))
+    expect(hoursUntil((await checkOld()).checkAt)).toBe(1)
+    expect(await user.connected(provider)).toMatchObject({ late })
+  })
+
+  test.each([
+    [{ spent: 100, remaining: null }, late],
+    [{ spent: 24_500, remaining: null }, lateOnShortDay],
+    [{ spent: 24_500, remaining: 20_000 }, late],
+    [{ spent: 100, remaining: 5_000 }, lateOnShortDay],
+    [{ spent: 24_500, remaining: null, day: '2020-01-01' }, late],
+    [{ spent: 24_500, remaining: null, accountId: '8' }, late],
+  ])(
+    'says until when the search waits for the CRM’s next day, if %j is left',
+    async (budget, says) => {
+      const day = new Date().toISOString().slice(0, 10)
+      const values = { crm: provider, accountId: '7', day, most: 30_000, ...budget } as const
+      await database.insert(crmBudgets).values(values)
+      onTestFinished(async () => void (await database.delete(crmBudgets)))
+      await change({ lateSince: new Date(0) })
+      expect(await user.connected(provider)).toMatchObject({ late: says })
     },
   )
 })
 
 describe('a start', () => {
-  const checkedAtOf = async (grantId: string) => {
+  const checkAtOf = async (grantId: string) => {
     const [only] = await database.select().from(connections).where(eq(connections.grantId, grantId))
-    return only?.checkedAt.getTime() ?? 0
+    return only?.checkAt.getTime() ?? 0
   }
   beforeEach(async () => {
     await connect()
@@ -263,22 +323,21 @@ describe('a start', () => {
   })
 
   test('has connections checked within an hour, because their subscriptions may have ended', async () => {
-    const checkedLately = Date.now() - 50 * minute
-    await change({ checkedAt: new Date(checkedLately) })
+    const ofLately = Date.now() + 24 * hour - 50 * minute
+    await change({ checkAt: new Date(ofLately), checkAsked: false })
     const isFirst = eq(connections.grantId, '7:1')
-    await change({ checkedAt: new Date(Date.now() - 2 * hour) }).where(isFirst)
-    const minutesUntilDue = async () =>
-      ((await checkedAtOf('7:1')) + 24 * hour - Date.now()) / minute
-    await check(async () => expect(await minutesUntilDue()).toBeLessThan(51))
+    await change({ checkAt: new Date(Date.now() + 22 * hour) }).where(isFirst)
+    const minutesUntilDue = async () => ((await checkAtOf('7:1')) - Date.now()) / minute
+    await check(async () => expect(await minutesUntilDue()).toBeLessThan(61))
     expect(await minutesUntilDue()).toBeGreaterThan(-1)
     // However often it starts.
-    expect(await checkedAtOf('7:2')).toBe(checkedLately)
+    expect(await checkAtOf('7:2')).toBe(ofLately)
   })
 
   test('has those of a stand-in checked at once, because it has forgotten all subscriptions', async () => {
-    await change({ checkedAt: sql`now()` })
-    calls.subscribe.mockClear()
-    const isDone = async () => expect(calls.subscribe).toHaveBeenCalledTimes(2)
+    await change(checked)
+    webhooks.find.mockClear()
+    const isDone = async () => expect(webhooks.find).toHaveBeenCalledTimes(2)
     await check(isDone, { ...crm, standIn: true })
   })
 })
@@ -297,9 +356,10 @@ describe('an uninstall in the CRM', () => {
   const own = { company: '7', user: '1' }
   beforeEach(async () => {
     await connect()
-    await change({ checkedAt: sql`now()` })
+    webhooks.find.mockResolvedValue('made')
+    await change(checked)
   })
-  const isAsked = async () => hoursAgo((await row()).checkedAt) > 24
+  const isAsked = async () => (await row()).checkAsked
 
   test('breaks the connection once a refresh proves it', async () => {
     calls.refresh.mockRejectedValue(failed('refresh', 'refused', 'invalid_grant'))
@@ -313,7 +373,7 @@ describe('an uninstall in the CRM', () => {
 
   test('that is told late or again changes nothing after the user has connected again', async () => {
     await connect()
-    await change({ checkedAt: sql`now()` })
+    await change(checked)
     for (let time = 1; time <= 2; time++) {
       expect((await tell(own)).status).toBe(204)
       expect(await isAsked()).toBe(true)
@@ -322,6 +382,22 @@ describe('an uninstall in the CRM', () => {
     const { id: _, ...status } = Object(await user.connected(provider))
     expect(status).toEqual({ connected: true, account: 'acme.example' })
     expect(calls.revoke).not.toHaveBeenCalled()
+  })
+
+  test('during a check has no second process check it', async () => {
+    const held = hold()
+    webhooks.find.mockImplementation(async () => {
+      await held.wait()
+      return 'made'
+    })
+    await tell(own)
+    const checking = check(isChecked)
+    await held.reached
+    await tell(own)
+    const { checkAt } = await row()
+    expect(checkAt > new Date()).toBe(true)
+    held.release()
+    await checking
   })
 
   test.each<[string, () => Promise<Response> | Response, string]>([
@@ -356,7 +432,7 @@ describe('an uninstall in the CRM', () => {
     const played = harness.appWith({ providers: { ...providers, pipedrive } })
     await database.delete(users)
     await connect(openBrowser({ app: played, database }))
-    await change({ checkedAt: sql`now()` })
+    await change(checked)
     // The one with a real identity has no connection.
     expect((await tell(own)).status).toBe(204)
     expect(await isAsked()).toBe(false)

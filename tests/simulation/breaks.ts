@@ -283,23 +283,30 @@ export const breaks: readonly Break[] = [
   },
   {
     name: 'webhook: it is made without a look',
-    file: 'server/providers/pipedrive/subscription.ts',
-    from: `    if (await keepOne(access, id, wanted)) return false
-    const options = { method: 'POST', body: wanted } as const
-    await call(access, 'makeWebhook', 'v1/webhooks', anything, options)
-    // Another tab or process may have made one, too.
-    await keepOne(access, id, wanted, { isNew: true })
-`,
-    to: `    const options = { method: 'POST', body: wanted } as const
-    await call(access, 'makeWebhook', 'v1/webhooks', anything, options)
-`,
+    file: 'server/people/subscription.ts',
+    from: 'const found = await webhooks.find(fresh, connection)',
+    to: 'const found = Number.isNaN(0) ? await webhooks.find(fresh, connection) : undefined',
     crm: 'pipedrive',
   },
   {
     name: 'webhook: one that no longer works counts',
     file: 'server/providers/pipedrive/subscription.ts',
-    from: 'is_active && name === wanted?.name && subscription_url === wanted.subscription_url',
-    to: 'wanted !== undefined',
+    from: 'is_active && name === wanted.name && subscription_url === webhookUrl',
+    to: 'true || [is_active, name, wanted]',
+    crm: 'pipedrive',
+  },
+  {
+    name: 'webhook: those of another server with the same client id are ours',
+    file: 'server/providers/pipedrive/subscription.ts',
+    from: '(String(id) === webhookId || subscription_url === webhookUrl) &&',
+    to: "(String(id) === webhookId || subscription_url !== '') &&",
+    crm: 'pipedrive',
+  },
+  {
+    name: 'webhook: its id is not known',
+    file: 'server/providers/pipedrive/subscription.ts',
+    from: '(String(id) === webhookId || subscription_url === webhookUrl) &&',
+    to: '(webhookId === undefined || subscription_url === webhookUrl) &&',
     crm: 'pipedrive',
   },
   {

@@ -17,6 +17,10 @@ const answeredWithinMs = 10 * second
 const mostFailures = 10
 const banMs = 30 * minute
 const webhookUrl = `${appUrl}/webhooks/pipedrive`
+const elsewhere = {
+  'made by another server': 'https://staging.example/webhooks/pipedrive',
+  'at a former address': 'https://former.example/webhooks/pipedrive',
+}
 /** After a check has begun, it ends within this time. */
 const checkMs = 25 * second
 /** So often is asked whether a user's webhook is there, until it is. */
@@ -44,16 +48,35 @@ export function playPipedrive(played: Played, note: Note) {
   if (plan.crm !== 'pipedrive') return { isSettled: () => true }
   const { webhooks } = world.pipedrive
   const ownOf = (user: User) =>
-    webhooks.filter(({ company, user_id }) => `${company}-${user_id}` === user.name)
-  for (const [at, user] of users.entries()) webhooks.push(webhookFor(user, at + 1))
+    webhooks.filter((each) => `${each.company}-${each.user_id}` === user.name && !isOfOther(each))
+  for (const [at, user] of users.entries()) {
+    webhooks.push(webhookFor(user, at + 1))
+    database.ask(
+      `update connections set webhook_id = $1 where user_id = $2 and provider = 'pipedrive'`,
+      [String(at + 1), user.id],
+    )
+  }
   let made = 1_000
 
   function happen(user: User, how: WebhookFault['how']): void {
-    for (const webhook of ownOf(user)) {
+    if (how === 'made by another server') {
+      // It has the same client secret, so the password and the name are the same.
+      webhooks.push({ ...webhookFor(user, ++made), subscription_url: elsewhere[how] })
+    }
+    if (how === 'at a former address') {
+      const [stored] = database.ask<{ id: string }>(
+        `select webhook_id as id from connections where user_id = $1 and provider = 'pipedrive'`,
+        [user.id],
+      )
+      const known = ownOf(user).find(({ id }) => String(id) === stored?.id)
+      if (known) known.subscription_url = elsewhere[how]
+    }
+    for (const webhook of how in elsewhere ? [] : ownOf(user)) {
       if (how === 'deleted') world.pipedrive.remove(webhook)
       else if (how === 'deactivated') webhook.is_active = 0
-      else if (how === 'doubled') webhooks.push({ ...webhook, id: ++made })
-      else Object.assign(webhook, { http_auth_password: 'former', name: 'Dealbell 0' })
+      else if (how === 'doubled') {
+        webhooks.push({ ...webhook, id: ++made, subscription_url: webhookUrl })
+      } else Object.assign(webhook, { http_auth_password: 'former', name: 'Dealbell 0' })
     }
     note('CRM', `the webhook of user ${user.name} is ${how}`)
   }
@@ -63,7 +86,7 @@ export function playPipedrive(played: Played, note: Note) {
     time.after(at, undefined, () => happen(user, how))
     time.after(at + time.dice.between(100, 5_000), undefined, () => {
       database.ask(
-        `update connections set checked_at = now() - interval '25 hours'
+        `update connections set check_at = now()
          where user_id = $1 and provider = 'pipedrive'`,
         [user.id],
       )
@@ -76,7 +99,7 @@ export function playPipedrive(played: Played, note: Note) {
     /** Has all connections checked, and again those that may be late, as happens each hour. @returns whether they have been. */
     isSettled(): boolean {
       const { due, late } = database.ask<{ due: number; late: number }>(
-        `select count(case when checked_at < now() - interval '24 hours' then 1 end)::int as due,
+        `select count(case when check_at <= now() then 1 end)::int as due,
                 count(case when late_since is not null and broken_since is null then 1 end)::int as late
          from connections where provider = 'pipedrive'`,
       )[0] ?? { due: 0, late: 0 }
@@ -88,7 +111,7 @@ export function playPipedrive(played: Played, note: Note) {
       rounds++
       endsAt = undefined
       database.ask(
-        `update connections set checked_at = now() - interval '25 hours'
+        `update connections set check_at = now()
          where provider = 'pipedrive' and ($1 or late_since is not null)`,
         [rounds === 1],
       )
@@ -102,8 +125,11 @@ export async function tellOwners(move: Move, played: Played, note: Note): Promis
   const { world, time } = played
   const { pipedrive } = world
   const concerned = pipedrive.webhooks.filter(
-    ({ company, user_id, is_active, bannedUntil = 0 }) =>
-      is_active && bannedUntil <= time.now && pipedrive.sees(move.deal, company, String(user_id)),
+    ({ company, user_id, is_active, subscription_url, bannedUntil = 0 }) =>
+      is_active &&
+      subscription_url === webhookUrl &&
+      bannedUntil <= time.now &&
+      pipedrive.sees(move.deal, company, String(user_id)),
   )
   await Promise.all(concerned.map((webhook) => tellOwner(webhook, move, played, note)))
 }
@@ -144,7 +170,28 @@ async function tellOwner(
 /** What must hold only for Pipedrive. */
 export function checkPipedrive(played: Played): string[] {
   if (played.plan.crm !== 'pipedrive') return []
-  return [...nothingHidden(played), ...oneWebhook(played), ...withinBudget(played)]
+  return [
+    ...nothingHidden(played),
+    ...oneWebhook(played),
+    ...othersKept(played),
+    ...withinBudget(played),
+  ]
+}
+
+const isOfOther = ({ subscription_url }: PipedriveWebhook) =>
+  subscription_url === elsewhere['made by another server']
+
+/** (10): no call deletes a webhook that another server has made. Only an uninstall, which ends all of the user's. */
+function othersKept({ plan, world, users }: Played): string[] {
+  const made = plan.webhookFaults.filter(({ how }) => how === 'made by another server')
+  return made.flatMap(({ user: index }) => {
+    const name = users[index]?.name
+    const isLeft = world.pipedrive.webhooks.some(
+      (each) => `${each.company}-${each.user_id}` === name && isOfOther(each),
+    )
+    const mayBeGone = users[index]?.leaves.length || users[index]?.reasons.size
+    return isLeft || mayBeGone ? [] : [`(10) another server’s webhook of user ${name} is gone`]
+  })
 }
 
 /** (9): no channel, and no user's list, has anything of a deal that is hidden from those whose messages go there. */
@@ -174,7 +221,7 @@ function nothingHidden({ world, database, users, moves }: Played): string[] {
   return broken
 }
 
-/** (10): each connected user has one webhook that works, and nobody else has any. */
+/** (10): each connected user has one webhook that works, and nobody else has any. Those of another server are not ours. */
 function oneWebhook({ time, world, database, users, processes }: Played): string[] {
   const connected = database.ask<{ name: string; works: boolean }>(
     `select crm_account_id || '-' || crm_user_id as name, broken_since is null and ask_again_at is null as works
@@ -191,7 +238,7 @@ function oneWebhook({ time, world, database, users, processes }: Played): string
     processes.disturbances.some(({ from, until }) => from < at + minute && until > at - second)
   return [...names].flatMap((name): string[] => {
     const own = world.pipedrive.webhooks.filter(
-      ({ company, user_id }) => `${company}-${user_id}` === name,
+      (each) => `${each.company}-${each.user_id}` === name && !isOfOther(each),
     )
     const connection = connected.find((each) => each.name === name)
     const user = users.find((each) => each.name === name)
@@ -264,7 +311,7 @@ function mostTokens({ time, plan, users, moves, processes }: Played, account: nu
     21 * missed.length * own +
     // One of a broken connection also reads stages and a deal with its history.
     (12 + 31) * checks +
-    // A webhook that is made is looked for before and afterwards.
-    26 * (acts + own)
+    // A webhook that no longer works is deleted, and another one is made.
+    16 * (acts + own)
   )
 }

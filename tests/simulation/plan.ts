@@ -49,8 +49,10 @@ interface Webhook {
 export interface WebhookFault {
   at: number
   user: number
-  how: 'deleted' | 'deactivated' | 'doubled' | 'of a former server'
+  how: 'deleted' | 'deactivated' | 'doubled' | 'of a former server' | OfAddress
 }
+/** A second server with the same client id makes one, or ours has got another address since. */
+type OfAddress = 'made by another server' | 'at a former address'
 
 /** Somebody does something, or the providers' side changes for good. */
 export type Act = { at: number; process: number; user: number } & (
@@ -322,6 +324,12 @@ function drawPipedrive(
     ]),
   }))
   const shortFrom = dice.chance(0.08) ? dice.between(0, endMs) : undefined
+  const more = new Dice(seed * 7_919 + 11)
+  users.forEach((_, user) => {
+    if (more.chance(0.7)) return
+    const how = more.oneOf<OfAddress>(['made by another server', 'at a former address'])
+    webhookFaults.push({ at: more.between(0, endMs), user, how })
+  })
   return { webhookFaults, shortFrom, tellsDay: shortFrom !== undefined || dice.chance(0.5) }
 }
 

@@ -87,7 +87,7 @@ export async function createUsers(
       reasons: new Set(),
     })
   }
-  database.ask('update connections set checked_at = now()')
+  database.ask(`update connections set check_at = now() + interval '1 day', check_asked = false`)
   // Of the many users of an account, none gets a message. That would need too many statements.
   database.ask(
     `update connections set broken_reason = 'token_revoked', broken_since = now()

@@ -4,6 +4,7 @@ import type { ProviderSettings, Timeouts } from '../calls.ts'
 import type { Crm, CrmAccess, Secrets } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
 import { calls, notKnownYet, type PipedriveHttp } from './http.ts'
+import { deleteWebhook } from './subscription.ts'
 
 const token = v.pipe(v.string(), v.nonEmpty())
 const tokenAnswer = v.object({
@@ -24,7 +25,7 @@ const me = v.object({
 })
 
 /** Reads who authorized, and the company's domain, which users know. @throws ProviderError */
-export async function readMe({ call }: PipedriveHttp, access: CrmAccess) {
+async function readMe({ call }: PipedriveHttp, access: CrmAccess) {
   const { data } = await call(access, 'me', 'v1/users/me', me)
   return { ...data, host: `${data.company_domain}.pipedrive.com` }
 }
@@ -50,7 +51,6 @@ export function createPipedriveOAuth(
   http: PipedriveHttp,
   settings: ProviderSettings,
   timeouts: Timeouts,
-  unsubscribe: (access: CrmAccess) => Promise<void>,
 ): Pick<Crm, 'authorizeUrl' | 'exchange' | 'refresh' | 'revoke' | 'names'> {
   const { postOAuth } = http
   const accessOf = ({ accessToken, apiUrl }: Secrets): CrmAccess => ({
@@ -87,10 +87,13 @@ export function createPipedriveOAuth(
       return { accountName: (await readMe(http, access)).host }
     },
 
-    async revoke(secrets) {
-      // The revocation deletes the webhooks, too, but it may fail.
-      const deleted = unsubscribe(accessOf(secrets)).catch(() => undefined)
-      await waitAtMost(timeouts.revokeMs / 2, deleted)
+    async revoke(secrets, { accountId, webhookId }) {
+      // The revocation deletes the webhook, too, but it may fail.
+      if (webhookId !== null) {
+        const access = { ...accessOf(secrets), accountId }
+        const deleted = deleteWebhook(http, access, webhookId).catch(() => undefined)
+        await waitAtMost(timeouts.revokeMs / 2, deleted)
+      }
       // Pipedrive uninstalls the app for this user only if the refresh token is revoked.
       const form = { token: secrets.refreshToken ?? secrets.accessToken }
       await postOAuth('revoke', form, 'revoke', v.unknown(), timeouts.revokeMs / 2)

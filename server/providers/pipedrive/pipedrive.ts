@@ -14,17 +14,16 @@ export function createPipedrive(
   shared?: SharedCounts,
 ): Crm {
   const http = createPipedriveHttp(settings, timeouts, shared)
-  const { subscribe, unsubscribe } = createPipedriveSubscription(http, settings)
   return {
     inUse: settings.inUse,
     standIn: settings.standIn,
     readsAs: 'user',
     // They cost as much as ten deals.
     stagesFreshMs: 60 * 60_000,
-    ...createPipedriveOAuth(http, settings, timeouts, unsubscribe),
+    ...createPipedriveOAuth(http, settings, timeouts),
     ...createPipedriveDeals(http, settings),
     ...createPipedriveNames(http),
-    subscribe,
+    webhooks: createPipedriveSubscription(http, settings),
     ...createPipedriveWebhook(settings),
     brokenReasons: {
       invalid_grant: 'the access was revoked',

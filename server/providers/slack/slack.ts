@@ -25,7 +25,7 @@ export function createSlack(
     authorizeUrl,
     exchange: (request) => counted('slack', 'exchange', () => exchange(request)),
     check: (...of) => counted('slack', 'check', () => check(...of)),
-    revoke: (secrets) => counted('slack', 'revoke', () => revoke(secrets)),
+    revoke: (...of) => counted('slack', 'revoke', () => revoke(...of)),
     ...(memberWithEmail && {
       memberWithEmail: (secrets, email) =>
         counted('slack', 'member', () => memberWithEmail(secrets, email)),

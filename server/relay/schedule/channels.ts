@@ -37,7 +37,7 @@ export function makeDueFrom(source: SQL): SQL {
 
 /**
  * A lease reserves a row for one process until a time in the row (docs/server/relay.md#leases). The others are
- * `deliveries.sending_until`, `connections.refreshing_until`, `connections.checked_at` and `crm_accounts.search_at`.
+ * `deliveries.sending_until`, `connections.refreshing_until`, `connections.check_at` and `crm_accounts.search_at`.
  * They share no code, because each statement also has conditions of its own.
  *
  * A lease of a channel clears `due_at`. A transaction that adds a delivery sets `due_at` again. So if an event arrives
