@@ -853,15 +853,28 @@ describe('Pipedrive is called for', () => {
     expect(answer?.history.map(({ value, at }) => `${value} ${timeOf(at)}`)).toEqual(values)
   })
 
-  test('a history among entries of fields whose values are no texts, or missing', async () => {
+  test('a history among entries of other fields, whatever they are', async () => {
     const own = (more: object) => ({ field_key: 'a1b2', time: '2026-03-01 12:30:00', ...more })
-    const entries = [own({ old_value: 5, new_value: { id: 6 } }), own({}), ...moves]
+    const odd = [{ field_key: null }, { field_key: 5 }, { time: null }, { time: 'soon' }]
+    const entries = [
+      ...[null, 'text', {}, [], own({ old_value: 5, new_value: { id: 6 } }), own({})],
+      ...[...odd.map(own), own({ field_key: 'user_id', time: null }), ...moves],
+    ]
     server.answers = {
       '/deals/1': found(deal),
       '/changelog': { ...found(entries), unlike: true },
     }
     const answer = await pipedrive.deal(access(), '1', withHistory)
     expect(answer?.history).toHaveLength(3)
+
+    // Without the time of a change, the history would be wrong.
+    for (const time of [null, 'soon']) {
+      const data = [...entries, own({ field_key: 'status', time })]
+      server.answers['/changelog'] = { ...found(data), unlike: true }
+      await expect(pipedrive.deal(access(), '1', withHistory)).rejects.toMatchObject({
+        ...{ kind: 'nonsense', field: `data.${entries.length}` },
+      })
+    }
   })
 
   test('few deals one by one, and many by a list, which lacks those that are hidden', async () => {

@@ -1,8 +1,10 @@
+import { eq } from 'drizzle-orm'
 import { expect, test, vi } from 'vitest'
-import { dealEvents } from '../../server/database/schema.ts'
+import { connections, dealEvents } from '../../server/database/schema.ts'
 import type { Crm } from '../../server/providers/provider.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
 import { createSearch } from '../../server/relay/search/search.ts'
+import type { StandInDeal } from '../../stand-ins/pipedrive/company.ts'
 import {
   ada,
   authOf,
@@ -11,6 +13,7 @@ import {
   company,
   connect,
   edit,
+  fault,
   newDeal,
   outcomes,
   post,
@@ -32,6 +35,7 @@ const shown = async (userId: string) =>
   (await backend.shown(userId)).map(
     ({ dealName, fromLabel, toLabel }) => `${dealName}: ${fromLabel} → ${toLabel}`,
   )
+const isCrm = eq(connections.provider, 'pipedrive')
 const sent = (count: number) => Array<[string, null]>(count).fill(['sent', null])
 
 test('each edit is told once, though each webhook, a retry and a search tell of it', async () => {
@@ -126,6 +130,17 @@ test('the search brings what a ban has lost, and reads the changes only of deals
   expect(changelogs()).toBe(4)
 })
 
+/** Returns the function that searches the company once. It returns the error of a search that failed. */
+function searchWith(pipedrive = backend.providers.pipedrive) {
+  const search = createSearch(
+    { ...backend, providers: { ...backend.providers, pipedrive }, inbox: openInbox() },
+    { retryMs: 1, renewLease: async () => {} },
+  )
+  const accountId = `${company.about.company_id}`
+  const account = { crm: 'pipedrive' as const, accountId, searchedUntilMs: 0 }
+  return () => search(account, AbortSignal.timeout(60_000)).catch((error: unknown) => error)
+}
+
 test('where nobody gets an answer, a search ends soon, and one user without an answer stops no other', async () => {
   const users = 20
   for (let n = 0; n < users; n++) await connect({ ...ben, id: 6_100 + n }, `${n}`)
@@ -136,20 +151,10 @@ test('where nobody gets an answer, a search ends soon, and one user without an a
     if (isAway(accessToken)) throw new ProviderError('pipedrive', 'read', 'unreachable')
     return { ids: [], deals: new Map(), at: new Date(), until: since, complete: true }
   }
-  const pipedrive = { ...backend.providers.pipedrive, changedDeals }
-  const searchCompany = createSearch(
-    { ...backend, providers: { ...backend.providers, pipedrive }, inbox: openInbox() },
-    { retryMs: 1, renewLease: async () => {} },
-  )
-  const account = {
-    crm: 'pipedrive' as const,
-    accountId: `${company.about.company_id}`,
-    searchedUntilMs: 0,
-  }
+  const search = searchWith({ ...backend.providers.pipedrive, changedDeals })
   const round = async () => {
     asked = []
-    const ended = await searchCompany(account, AbortSignal.timeout(60_000)).catch((error) => error)
-    return { asked, ended }
+    return { ended: await search(), asked }
   }
   const nobody = await round()
   expect(nobody.ended).toBeInstanceOf(ProviderError)
@@ -163,6 +168,51 @@ test('where nobody gets an answer, a search ends soon, and one user without an a
   expect(all).toHaveLength(users + 1)
   expect(new Set(all.slice(-3))).toEqual(new Set(nobody.asked))
 })
+
+const failures: Array<[string, () => Response]> = [
+  ['fails', () => new Response('', { status: 500 })],
+  ['is not understood', () => Response.json({ success: true, data: [{ field_key: 'stage_id' }] })],
+]
+test.each(failures)(
+  'a changelog that %s stops no other deal, and is asked for once a round',
+  async (_, answer) => {
+    const b = await connect(ben, 'B')
+    for (const webhook of webhooks.all.values()) webhook.bannedUntil = Date.now() + 30 * minute
+    const deals = range(1, 6).map((n) => newDeal(`Deal ${n}`, ben))
+    for (const [n, deal] of deals.entries()) {
+      edit(deal, { stage_id: 11 }, { at: ago((50 - n) * minute) })
+    }
+    const pathOf = ({ data }: StandInDeal) => `/pipedrive/api/v1/deals/${data.id}/changelog`
+    let failing = deals.slice(0, 2).map(pathOf)
+    fault.current = ({ path }) => (failing.includes(path) ? answer() : undefined)
+    const round = searchWith()
+    const rounds = async (...counts: number[]) => {
+      for (const count of counts) {
+        const before = changelogs()
+        await round()
+        expect(changelogs() - before).toBe(count)
+      }
+      const [user] = await backend.database.select().from(connections).where(isCrm)
+      return user?.searchedUntil
+    }
+    // The next search goes back as far.
+    expect(await rounds(6, 2)).toBeNull()
+    expect(await outcomes(b, 4)).toEqual(sent(4))
+    expect((await shown(b)).map((line) => line.slice(0, 7))).toEqual([
+      'Deal 3:',
+      'Deal 4:',
+      'Deal 5:',
+      'Deal 6:',
+    ])
+    // If three fail, the others probably do, too.
+    for (const deal of deals) edit(deal, { stage_id: 12 }, { at: ago(30 * minute) })
+    failing = deals.map(pathOf)
+    expect(await rounds(3)).toBeNull()
+    failing = []
+    expect(await rounds(6, 0)).not.toBeNull()
+    expect(await outcomes(b, 12)).toEqual(sent(12))
+  },
+)
 
 test('a reopened deal is found, whenever its changes were read before', async () => {
   const b = await connect(ben, 'B')

@@ -1,10 +1,11 @@
+import * as v from 'valibot'
 import type { ProviderSettings } from '../calls.ts'
 import { changedSince, dateIn } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
 import type { DealProperty } from '../registry.ts'
 import {
-  changelogEntry,
+  changelogOf,
   closedAt,
   dealFields,
   historyOf,
@@ -49,7 +50,9 @@ export function createPipedriveDeals({ call }: PipedriveHttp, settings: Provider
   ): Promise<CrmDeal> {
     if (property === undefined) return dealOf(access, deal)
     const path = `v1/deals/${deal.id}/changelog?limit=${entriesAtOnce}`
-    const answer = await ifVisible(call(access, 'changelog', path, listOf(changelogEntry)))
+    const answer = await ifVisible(
+      call(access, 'changelog', path, v.nullish(changelogOf(property), [])),
+    )
     if (answer !== undefined) return dealOf(access, deal, historyOf(property, deal, answer.data))
     // A user who may not see changelogs still gets the last change.
     return dealOf(access, deal, property === 'stage' ? lastStageOf(deal) : [])
