@@ -785,11 +785,33 @@ describe('Pipedrive is called for', () => {
       ['1 created', 'won:1 12:00'],
     ],
     [
-      'moved twice in one second',
+      'moved three times in one second, in any order',
       'stage',
       {},
-      [entry('stage_id', '3', '2', '12:00:00'), entry('stage_id', '1', '3', '12:00:00')],
-      ['1 created', '2 12:00'],
+      [
+        entry('stage_id', '4', '3', '12:00:00'),
+        entry('stage_id', '3', '2', '12:00:00'),
+        entry('stage_id', '1', '4', '12:00:00'),
+      ],
+      ['1 created', '4 12:00', '3 12:00', '2 12:00'],
+    ],
+    [
+      'moved there and back in one second',
+      'stage',
+      {},
+      [entry('stage_id', '2', '1', '12:00:00'), entry('stage_id', '1', '2', '12:00:00')],
+      ['2 created', '1 12:00', '2 12:00'],
+    ],
+    [
+      'moved twice and won in one second, of which the last is known',
+      'stage',
+      won,
+      [
+        entry('stage_id', '1', '3', '12:00:00'),
+        entry('status', 'open', 'won', '12:00:00'),
+        entry('stage_id', '3', '2', '12:00:00'),
+      ],
+      ['1 created', 'won:1 12:00'],
     ],
     [
       'moved while won, which is no change',

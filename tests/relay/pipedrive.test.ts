@@ -1,6 +1,7 @@
 import { eq } from 'drizzle-orm'
 import { expect, test, vi } from 'vitest'
 import { connections, dealEvents } from '../../server/database/schema.ts'
+import type { DealEvent } from '../../server/providers/deal.ts'
 import type { Crm } from '../../server/providers/provider.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
 import { createSearch } from '../../server/relay/search/search.ts'
@@ -23,7 +24,7 @@ import {
   tell,
   webhooks,
 } from './pipedrive-company.ts'
-import { ago, backend, day, minute, openInbox, range } from './shared.ts'
+import { ago, backend, day, minute, openInbox, range, second } from './shared.ts'
 
 await shareCompany()
 
@@ -213,6 +214,52 @@ test.each(failures)(
     expect(await outcomes(b, 12)).toEqual(sent(12))
   },
 )
+
+test('several changes of a deal in one second are told in their order', async () => {
+  const b = await connect(ben, 'B')
+  for (const webhook of webhooks.all.values()) webhook.bannedUntil = Date.now() + 30 * minute
+  const accountId = `${company.about.company_id}`
+  const at = Math.floor(ago(20 * minute) / second) * second
+  const stageIds = [10, 11, 12, 13]
+  const names = ['Qualified', 'Contact made', 'Demo', 'Proposal']
+  const moves = [0, 1, 2]
+  const eventOf = (dealId: string, move: number, key: string): DealEvent => {
+    const [former, value] = stageIds.slice(move, move + 2).map(String)
+    if (value === undefined) throw new Error('There is no such stage.')
+    const of = { accountId, dealId, property: 'stage', value, former } as const
+    return { ...of, key: `${key}${dealId}-${move}`, occurredAt: new Date(at) }
+  }
+  const inbox = openInbox()
+  /** Pipedrive tells of the moves of a deal in this order: together, or one after the other. */
+  const told: Array<[moves: number[], isTogether: boolean]> = [
+    ...[
+      [0, 1],
+      [1, 0],
+    ].flatMap((some) => [true, false].map((each): [number[], boolean] => [some, each])),
+    [[2, 0, 1], true],
+    [[1, 2, 0], false],
+    [[2, 1, 0], false],
+  ]
+  const expected = []
+  for (const [n, [some, isTogether]] of told.entries()) {
+    const deal = newDeal(`Told ${n}`, ben)
+    // The order of the keys is the one in which it tells them.
+    const events = some.map((move, n) => eventOf(`${deal.data.id}`, move, `${n}`))
+    for (const event of isTogether ? [events] : events.map((each) => [each])) {
+      await inbox.store('pipedrive', event)
+    }
+    expected.push(
+      ...some.toSorted().map((move) => `Told ${n}: ${names[move]} → ${names[move + 1]}`),
+    )
+  }
+  const found = newDeal('Found', ben)
+  for (const move of moves) edit(found, { stage_id: stageIds[move + 1] ?? 0 }, { at })
+  await searchWith()()
+  expected.push(...moves.map((move) => `Found: ${names[move]} → ${names[move + 1]}`))
+  expect(await outcomes(b, expected.length)).toEqual(sent(expected.length))
+  const byDeal = (lines: string[]) => Map.groupBy(lines, (line) => line.split(':')[0])
+  expect(byDeal(await shown(b))).toEqual(byDeal(expected))
+})
 
 test('a reopened deal is found, whenever its changes were read before', async () => {
   const b = await connect(ben, 'B')

@@ -110,15 +110,33 @@ export function historyOf(
     const value = valueIn(property, values)
     if (value !== undefined) history.unshift({ value, at: new Date(ms) })
   }
-  // One edit may change a stage and a status. They have the same second then.
   for (const [ms, together] of Map.groupBy(entries, ({ time }) => time)) {
-    for (const { field_key, new_value } of together.toReversed()) values[field_key] = new_value
-    add(ms)
-    for (const { field_key, old_value } of together) values[field_key] = old_value
+    const ordered = lastFirst(together, values)
+    // One edit may change a stage and a status. They have the same second then.
+    const isOneEdit = new Set(together.map(({ field_key }) => field_key)).size > 1
+    for (const edit of isOneEdit ? [ordered] : ordered.map((entry) => [entry])) {
+      for (const { field_key, new_value } of edit.toReversed()) values[field_key] = new_value
+      add(ms)
+      for (const { field_key, old_value } of edit) values[field_key] = old_value
+    }
   }
   const createdMs = Date.parse(deal.add_time ?? '')
   if (createdMs < (entries.at(-1)?.time ?? Number.POSITIVE_INFINITY)) add(createdMs)
   return history.filter(({ value }, at) => isChange(value, history[at - 1]?.value))
+}
+
+/** Orders entries of one second: the last one has made the values after it, whatever order the changelog has. */
+function lastFirst(entries: readonly ChangelogEntry[], valuesAfter: Values): ChangelogEntry[] {
+  const left = [...entries]
+  const values: Record<string, unknown> = { ...valuesAfter }
+  return entries.flatMap(() => {
+    const at = left.findIndex(
+      ({ field_key, new_value }) => String(values[field_key] ?? '') === (new_value ?? ''),
+    )
+    const last = left.splice(Math.max(0, at), 1)
+    for (const { field_key, old_value } of last) values[field_key] = old_value
+    return last
+  })
 }
 
 /** When a deal was won or lost. Null while it is open. */
