@@ -915,7 +915,8 @@ describe('Pipedrive is called for', () => {
     }
     const few = await pipedrive.deals(access(), ids.slice(0, 9), undefined)
     expect(few).toEqual(new Map([['1', expected()]]))
-    expect(callsMade()).toHaveLength(9)
+    // One of them asks whether the user may read a list.
+    expect(callsMade()).toHaveLength(10)
     server.calls = []
     expect(await pipedrive.linked(access(), ids)).toEqual(new Set(['1']))
     expect(callsMade()).toEqual([`GET /api/v2/deals?limit=10&ids=${ids}`])
@@ -1059,7 +1060,6 @@ describe('an answer of Pipedrive', () => {
 
   test.each<[string, Answer]>([
     ['does not exist', none],
-    ['is hidden', refused(403, 'Forbidden')],
     ['is gone', refused(410, 'Gone')],
     ['was deleted', found({ ...deal, is_deleted: true })],
     ['has the status `deleted`', found({ ...deal, status: 'deleted' })],
@@ -1069,10 +1069,33 @@ describe('an answer of Pipedrive', () => {
     expect(callsMade()).toHaveLength(1)
   })
 
+  test('says that a deal is hidden, unless the user may read no list either', async () => {
+    const forbidden = refused(403, 'Forbidden')
+    server.answers = { '/deals/1': forbidden, '/deals/2': forbidden, '/deals': forbidden }
+    const broken = { kind: 'refused', reason: 'forbidden' }
+    await expect(readOne()).rejects.toMatchObject(broken)
+    expect(pipedrive.brokenReasons).toHaveProperty('forbidden')
+    // What is not known is neither.
+    server.answers['/deals'] = { ...page, status: 503 }
+    await expect(readOne()).rejects.toMatchObject({ reason: 'status_503' })
+    server.answers['/deals'] = found([])
+    server.calls = []
+    const user = { ...access(), sharedBy: '5/a' }
+    expect(await pipedrive.deals(user, ['1', '2'], undefined)).toEqual(new Map())
+    expect(await pipedrive.deal(user, '1', withHistory)).toBeUndefined()
+    // A list costs as much as ten deals.
+    expect(callsMade().filter((call) => call.startsWith('GET /api/v2/deals?'))).toHaveLength(1)
+    server.answers['/deals'] = forbidden
+    await expect(
+      pipedrive.deal({ ...user, sharedBy: '5/b' }, '1', withHistory),
+    ).rejects.toMatchObject(broken)
+  })
+
   test.each<[Answer, kind: string, reason: string | undefined]>([
     [refused(401, 'unauthorized access'), 'unauthorized', 'unauthorized_access'],
     [refused(403, 'Scope and URL mismatch'), 'refused', 'scope_and_url_mismatch'],
-    [refused(402, 'payment required'), 'unreachable', 'payment_required'],
+    [refused(402, 'Company is closed'), 'refused', 'payment_required'],
+    [{ ...page, status: 402 }, 'unreachable', 'status_402'],
     [refused(500, 'x'), 'unreachable', 'x'],
     [{ ...page, status: 404 }, 'unreachable', 'status_404'],
     [{ ...page, status: 403 }, 'unreachable', 'status_403'],
@@ -1088,10 +1111,6 @@ describe('an answer of Pipedrive', () => {
     server.answers = { '/deals/1': answer }
     await expect(readOne()).rejects.toMatchObject({ kind, reason })
     expect(callsMade()).toHaveLength(1)
-  })
-
-  test('without the scope has a reason in words', () => {
-    expect(pipedrive.brokenReasons).toHaveProperty('scope_and_url_mismatch')
   })
 
   test.each([

@@ -1,8 +1,10 @@
 import * as v from 'valibot'
+import { createCache } from '../../cache.ts'
 import type { ProviderSettings } from '../calls.ts'
 import { changedSince, dateIn } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
+import { ProviderError } from '../provider-error.ts'
 import type { DealProperty } from '../registry.ts'
 import {
   changelogOf,
@@ -13,7 +15,7 @@ import {
   lastStageOf,
   type PipedriveDeal,
 } from './fields.ts'
-import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
+import { calls, forbidden, ifVisible, listOf, missing, type PipedriveHttp } from './http.ts'
 
 const dealsAtOnce = 100
 /** Each changelog is a call. If one of several failed, all would be paid for again. */
@@ -25,11 +27,32 @@ const entriesAtOnce = 500
 /** Fewer deals cost less one by one. */
 const fewDeals = calls.deals.tokens / calls.deal.tokens
 
+/** A user who could read a list can probably read one for so long. It costs as much as ten deals. */
+const listFreshMs = 15 * 60_000
+const mostUsers = 10_000
+
 export function createPipedriveDeals({ call }: PipedriveHttp, settings: ProviderSettings) {
+  const lists = createCache<true, string, CrmAccess>(mostUsers, {
+    ttl: listFreshMs,
+    fetchMethod: async (_key, _old, { context }): Promise<true> => {
+      await call(context, 'deals', 'v2/deals?limit=1', listOf(dealFields))
+      return true
+    },
+  })
+
   async function readOne(access: CrmAccess, dealId: string): Promise<PipedriveDeal | undefined> {
     const path = `v2/deals/${encodeURIComponent(dealId)}`
-    const answer = await ifVisible(call(access, 'deal', path, dealFields))
-    return answer === undefined || isDeleted(answer.data) ? undefined : answer.data
+    try {
+      const { data } = await call(access, 'deal', path, dealFields)
+      return isDeleted(data) ? undefined : data
+    } catch (error) {
+      const { reason } = error instanceof ProviderError ? error : {}
+      // A user from whom all is hidden learns that by the error of the list.
+      if (reason === forbidden)
+        await lists.fetch(access.sharedBy ?? access.accessToken, { context: access })
+      else if (reason !== missing) throw error
+      return undefined
+    }
   }
 
   /** Reads those of the deals that the user may see. */
