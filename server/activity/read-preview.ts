@@ -122,7 +122,7 @@ export function createPreviewReader(
       for (const id of ids) {
         for (const { rule, past } of unlinked.get(id) ?? []) {
           await breathe()
-          const deal = { ...past.change.deal, linked: linked.has(id) }
+          const deal = { ...past.change.deal, linked: linked.get(id) }
           count(rule, { ...past, change: { ...past.change, deal } })
         }
         unlinked.delete(id)

@@ -918,7 +918,12 @@ describe('Pipedrive is called for', () => {
     // One of them asks whether the user may read a list.
     expect(callsMade()).toHaveLength(10)
     server.calls = []
-    expect(await pipedrive.linked(access(), ids)).toEqual(new Set(['1']))
+    // What is not found is not the same as a deal without a contact.
+    const linked = new Map([
+      ['1', true],
+      ['4', false],
+    ])
+    expect(await pipedrive.linked(access(), ids)).toEqual(linked)
     expect(callsMade()).toEqual([`GET /api/v2/deals?limit=10&ids=${ids}`])
     server.answers['/deals/4/changelog'] = none
     const many = await pipedrive.deals(access(), ids, 'stage')
@@ -1068,6 +1073,14 @@ describe('an answer of Pipedrive', () => {
     expect(await readOne()).toBeUndefined()
     expect(callsMade()).toHaveLength(1)
   })
+
+  test.each([refused(403, 'Forbidden'), refused(403, 'Scope and URL mismatch'), none])(
+    'to a call for a changelog that is refused leaves the last change (%#)',
+    async (answer) => {
+      server.answers = { '/deals/1': found(deal), '/changelog': answer }
+      expect((await readOne())?.history).toHaveLength(2)
+    },
+  )
 
   test('says that a deal is hidden, unless the user may read no list either', async () => {
     const forbidden = refused(403, 'Forbidden')

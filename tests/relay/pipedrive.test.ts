@@ -1,6 +1,7 @@
 import { eq } from 'drizzle-orm'
 import { expect, test, vi } from 'vitest'
 import { connections, dealEvents } from '../../server/database/schema.ts'
+import { createChecks } from '../../server/people/checks.ts'
 import type { DealEvent } from '../../server/providers/deal.ts'
 import type { Crm } from '../../server/providers/provider.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
@@ -24,7 +25,7 @@ import {
   tell,
   webhooks,
 } from './pipedrive-company.ts'
-import { ago, backend, day, minute, openInbox, range, second } from './shared.ts'
+import { ago, backend, day, minute, openInbox, range, second, soon } from './shared.ts'
 
 await shareCompany()
 
@@ -293,17 +294,26 @@ test('a stage change costs each user at most two tokens, and a search without ch
     { user: ada, id: await connect(ada, 'A', all) },
     { user: ben, id: await connect(ben, 'B', all) },
   ]
+  const ends = async (id: string, count: number) =>
+    (await outcomes(id, count)).filter(([state]) => state !== 'ignored')
   const deal = newDeal('Deal', ben)
   // The rule about deals without contact and company looks twice.
   deal.data = { ...deal.data, person_id: null }
   edit(deal, { stage_id: 11 })
   for (const { id } of people) expect(await outcomes(id, 1)).toEqual(sent(1))
+  // No rule can want a new deal in an open stage, so nobody reads it.
+  calls.length = 0
+  webhooks.report('create', newDeal('New', ben).data, null)
+  for (const { id, user } of people) {
+    expect(await outcomes(id, 2)).toContainEqual(['ignored', 'no_rule'])
+    expect(spentBy(user)).toBe(0)
+  }
   const moves = [12, 13, 14, 10]
   for (const [n, stage_id] of moves.entries()) {
     calls.length = 0
     edit(deal, { stage_id })
     for (const { id, user } of people) {
-      expect(await outcomes(id, n + 2)).toEqual(sent(n + 2))
+      expect(await ends(id, n + 3)).toEqual(sent(n + 2))
       expect(spentBy(user)).toBeGreaterThan(0)
       expect(spentBy(user)).toBeLessThanOrEqual(2)
     }
@@ -314,7 +324,7 @@ test('a stage change costs each user at most two tokens, and a search without ch
   calls.length = 0
   for (const each of some) edit(each, { stage_id: 11 })
   for (const { id, user } of people) {
-    expect(await outcomes(id, 11)).toEqual(sent(11))
+    expect(await ends(id, 12)).toEqual(sent(11))
     expect(spentBy(user)).toBeLessThanOrEqual(2 * some.length)
   }
   await search()
@@ -324,6 +334,27 @@ test('a stage change costs each user at most two tokens, and a search without ch
   for (const { user } of people) expect(spentBy(user)).toBeLessThanOrEqual(20)
   // What the stand-in takes is what we count.
   expect(company.budget.used - used).toBe(spentBy(ada) + spentBy(ben))
+})
+
+test('the check of a broken connection reads no changelog', async () => {
+  const b = await connect(ben, 'B')
+  const { data } = newDeal('Deal', ben)
+  const first = { success: true, data: { ...data, id: 1 } }
+  fault.current = ({ path }) => (path.endsWith('/v2/deals/1') ? Response.json(first) : undefined)
+  const broken = { brokenSince: new Date(), brokenReason: 'invalid_grant', checkedAt: new Date(0) }
+  await backend.database.update(connections).set(broken).where(isCrm)
+  calls.length = 0
+  const checks = createChecks(
+    { ...backend, sendLastAgain: async () => false },
+    { pollMs: 5, askAgainMs: 5 },
+  )
+  checks.start()
+  await vi.waitFor(async () => {
+    expect(await backend.read(b, 'pipedrive/status')).toMatchObject({ connected: true })
+  }, soon)
+  await checks.stop()
+  expect(calls.some(({ path }) => path.endsWith('/v2/deals/1'))).toBe(true)
+  expect(changelogs()).toBe(0)
 })
 
 test('a preview of more than 1,000 deals costs at most 200 tokens', async () => {

@@ -1,7 +1,7 @@
 import * as v from 'valibot'
 import { createCache } from '../../cache.ts'
 import type { ProviderSettings } from '../calls.ts'
-import { changedSince, dateIn } from '../crm-answers.ts'
+import { changedSince, dateIn, unlessMissing } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
 import { ProviderError } from '../provider-error.ts'
@@ -15,7 +15,7 @@ import {
   lastStageOf,
   type PipedriveDeal,
 } from './fields.ts'
-import { calls, forbidden, ifVisible, listOf, missing, type PipedriveHttp } from './http.ts'
+import { calls, forbidden, listOf, missing, noScope, type PipedriveHttp } from './http.ts'
 
 const dealsAtOnce = 100
 /** Each changelog is a call. If one of several failed, all would be paid for again. */
@@ -73,11 +73,14 @@ export function createPipedriveDeals({ call }: PipedriveHttp, settings: Provider
   ): Promise<CrmDeal> {
     if (property === undefined) return dealOf(access, deal)
     const path = `v1/deals/${deal.id}/changelog?limit=${entriesAtOnce}`
-    const answer = await ifVisible(
-      call(access, 'changelog', path, v.nullish(changelogOf(property), [])),
-    )
+    const shape = v.nullish(changelogOf(property), [])
+    const answer = await unlessMissing(call(access, 'changelog', path, shape), [
+      missing,
+      forbidden,
+      noScope,
+    ])
     if (answer !== undefined) return dealOf(access, deal, historyOf(property, deal, answer.data))
-    // A user who may not see changelogs still gets the last change.
+    // A user who may not see changelogs, or an app that may not read them, still gets the last change.
     return dealOf(access, deal, property === 'stage' ? lastStageOf(deal) : [])
   }
 
@@ -99,7 +102,7 @@ export function createPipedriveDeals({ call }: PipedriveHttp, settings: Provider
 
     async linked(access, dealIds) {
       const deals = await readMany(access, dealIds)
-      return new Set(deals.filter(isLinked).map(({ id }) => String(id)))
+      return new Map(deals.map((deal) => [String(deal.id), isLinked(deal)]))
     },
 
     async changedDeals(access, since) {

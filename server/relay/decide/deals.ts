@@ -156,10 +156,10 @@ export function createDealReader(
       for (const id of ids) {
         links.set(
           linkKey(connection, id),
-          read.then((found) => found.has(id)),
+          read.then((found) => found.get(id)),
         )
       }
-      return (await read).has(first.dealId)
+      return (await read).get(first.dealId)
     },
   }
 }
