@@ -5,8 +5,8 @@ import { isLasting } from '../providers/provider-error.ts'
 import { createPreviewReader, previewDays, type ReadLimits, readLimits } from './read-preview.ts'
 
 const freshMs = 10 * 60_000
-/** If a read fails, its error is the answer for so long. The dashboard asks again sooner than that, and must get it. */
-const failedMs = 20_000
+/** If a read fails, its error is the answer for so long. Each page asks again sooner than that, and each read costs. */
+const failedMs = 5 * 60_000
 /** Fewer users than this open the dashboard within ten minutes. */
 const mostKept = 5_000
 

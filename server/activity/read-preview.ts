@@ -65,7 +65,7 @@ export function createPreviewReader(
   limits: ReadLimits,
 ): (connection: CrmConnection) => Promise<Preview> {
   const { database, providers } = dependencies
-  const spareCall = createSpareCalls(dependencies)
+  const reading = createSpareCalls(dependencies)
   const stageCaches = eachOf(crmIds, (id) => createStageCache(providers[id]))
   const inTurn = createTurns(limits)
 
@@ -85,13 +85,11 @@ export function createPreviewReader(
         : undefined
     }
 
-    function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
-      // A call that waits because the CRM asks for a pause has no turn meanwhile.
-      return spareCall(
-        { crm: crmId, connection: sameConnection, retryMs: limits.retryMs },
-        (access) => inTurn(access.accountId, () => make(access)),
-      )
-    }
+    const { retryMs } = limits
+    const spareCall = reading({ crm: crmId, connection: sameConnection, retryMs })
+    // A call that waits because the CRM asks for a pause has no turn meanwhile.
+    const call = <Result>(make: (access: CrmAccess) => Promise<Result>) =>
+      spareCall((access) => inTurn(access.accountId, () => make(access)))
 
     const breathe = createBreaks()
     /** The changes of each deal, the newest first. */
@@ -124,7 +122,7 @@ export function createPreviewReader(
       for (const id of ids) {
         for (const { rule, past } of unlinked.get(id) ?? []) {
           await breathe()
-          const deal = { ...past.change.deal, linked: linked.has(id) }
+          const deal = { ...past.change.deal, linked: linked.get(id) }
           count(rule, { ...past, change: { ...past.change, deal } })
         }
         unlinked.delete(id)

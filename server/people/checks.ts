@@ -78,7 +78,7 @@ function createCheck(
         if (isBroken) {
           // A read may have broken it. A deal with this id need not exist.
           await crm.stages(access)
-          await crm.deal(access, '1', { history: 'stage', links: true })
+          await crm.deal(access, '1', { history: undefined, links: true })
         }
         const isLate = await subscribe(expired, access)
         return { ...(await crm.names(access).catch(() => ({}))), isLate }

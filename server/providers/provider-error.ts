@@ -59,3 +59,9 @@ export const isLasting = (error: unknown) =>
 /** Whether a call failed because of its token. The token of another user may do. */
 export const isOfToken = (error: unknown): boolean =>
   error instanceof ProviderError && (error.kind === 'refused' || error.kind === 'unauthorized')
+
+/** The CRM answered, but with an error that one of several deals may have caused. */
+export function mayBeOfOneDeal(error: unknown): boolean {
+  if (!(error instanceof ProviderError) || error.retryAfterMs !== undefined) return false
+  return error.kind === 'nonsense' || (error.kind === 'unreachable' && error.reason !== undefined)
+}

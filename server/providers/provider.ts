@@ -175,8 +175,11 @@ export interface Crm extends Provider {
   ): Promise<Map<string, CrmDeal>>
   /** The most deals of one call of `linked`. */
   readonly linksAtOnce: number
-  /** Finds the deals that have a contact or a company. @throws ProviderError */
-  linked(access: CrmAccess, dealIds: readonly string[]): Promise<Set<string>>
+  /**
+   * Says of each deal whether it has a contact or a company. Lacks deals that do not exist, if the CRM says so.
+   * @throws ProviderError
+   */
+  linked(access: CrmAccess, dealIds: readonly string[]): Promise<Map<string, boolean>>
   /** Finds deals of which anything changed since a time, the oldest change first. @throws ProviderError */
   changedDeals(access: CrmAccess, since: Date): Promise<ChangedDeals>
   /** Reads all stages of all pipelines, in the CRM's order. @throws ProviderError */

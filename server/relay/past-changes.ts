@@ -10,7 +10,13 @@ import {
 import { checkSoon, isSame } from '../people/refusals.ts'
 import type { CrmDeal } from '../providers/deal.ts'
 import type { Crm, CrmAccess } from '../providers/provider.ts'
-import { isLasting, isOfToken, isTooLarge, ProviderError } from '../providers/provider-error.ts'
+import {
+  isLasting,
+  isOfToken,
+  isTooLarge,
+  mayBeOfOneDeal,
+  ProviderError,
+} from '../providers/provider-error.ts'
 import type { CrmId, DealProperty } from '../providers/registry.ts'
 
 const longestPauseMs = 30_000
@@ -18,7 +24,7 @@ const longestTurnMs = 10
 /** After this many failed tries of one call, the reading ends. */
 const maxTries = 5
 
-interface SpareCall {
+interface Reading {
   crm: CrmId
   /**
    * Finds a connection that works and that the CRM has not refused. It is called before each try, so that
@@ -27,48 +33,57 @@ interface SpareCall {
   connection(refused: readonly string[]): Promise<CrmConnection | undefined>
   /** The wait after a failed try, in ms. It doubles with each try. */
   retryMs: number
-  /** How often it is made if the CRM does not answer at all. */
-  mostUnanswered?: number
   signal?: AbortSignal
 }
 
 /**
- * Creates the function that calls a CRM to read past changes. It uses only room that
- * the account's limit has to spare, and waits as the CRM asks.
+ * Creates the function that begins to read past changes. It returns the function that calls the CRM for this. The calls
+ * use only room that the account's limit has to spare, and wait as the CRM asks. Until the first answer, a call that fails
+ * is not made again: while the CRM is away, a reading ends soon and costs little.
  */
 export function createSpareCalls(dependencies: AccessDependencies) {
   const { database } = dependencies
   const withAccess = createWithAccess(dependencies)
 
-  /** @throws ProviderError of the last try; with the reason `no_connection` if there was no try. */
-  return async function call<Result>(
-    { crm, connection: find, retryMs, mostUnanswered = maxTries, signal }: SpareCall,
-    make: (access: CrmAccess) => Promise<Result>,
-  ): Promise<Result> {
-    const refused: string[] = []
-    let lastError = new ProviderError(crm, 'read', 'refused', 'no_connection')
-    for (let tries = 1; ; ) {
-      signal?.throwIfAborted()
-      const connection = await find(refused)
-      if (connection === undefined) throw lastError
-      try {
-        return await withAccess(connection, 'spare', make)
-      } catch (error) {
-        if (!(error instanceof ProviderError)) throw error
-        lastError = error
-        if (isOfToken(error)) {
-          refused.push(connection.id)
-          // A refused refresh may break the connection. A refused read does not: perhaps only this read is not allowed.
-          if (error.stage === 'refresh') await checkSoon(database, isSame(connection))
-          continue
+  return function reading({ crm, connection: find, retryMs, signal }: Reading) {
+    let hasAnswered = false
+    return call
+
+    /**
+     * @param mostTries how often it is made at most, unless the CRM asks for a wait.
+     * @throws ProviderError of the last try; with the reason `no_connection` if there was no try.
+     */
+    async function call<Result>(
+      make: (access: CrmAccess) => Promise<Result>,
+      mostTries = maxTries,
+    ): Promise<Result> {
+      const refused: string[] = []
+      let lastError = new ProviderError(crm, 'read', 'refused', 'no_connection')
+      for (let tries = 1; ; ) {
+        signal?.throwIfAborted()
+        const connection = await find(refused)
+        if (connection === undefined) throw lastError
+        try {
+          const answer = await withAccess(connection, 'spare', make)
+          hasAnswered = true
+          return answer
+        } catch (error) {
+          if (!(error instanceof ProviderError)) throw error
+          lastError = error
+          if (isOfToken(error)) {
+            refused.push(connection.id)
+            // A refused refresh may break the connection. A refused read does not: perhaps only this read is not allowed.
+            if (error.stage === 'refresh') await checkSoon(database, isSame(connection))
+            continue
+          }
+          // Each answer may cost the account some of its budget.
+          if (isLasting(error)) throw error
+          const waitMs = error.retryAfterMs ?? retryMs * 2 ** (tries - 1)
+          const most = error.retryAfterMs !== undefined ? maxTries : hasAnswered ? mostTries : 1
+          if (tries >= most || waitMs > longestPauseMs) throw error
+          tries++
+          await delay(waitMs, undefined, { ref: false, ...(signal && { signal }) })
         }
-        // Each answer may cost the account some of its budget.
-        if (isLasting(error)) throw error
-        const waitMs = error.retryAfterMs ?? retryMs * 2 ** (tries - 1)
-        const most = error.retryAfterMs === undefined ? mostUnanswered : maxTries
-        if (tries >= most || waitMs > longestPauseMs) throw error
-        tries++
-        await delay(waitMs, undefined, { ref: false, ...(signal && { signal }) })
       }
     }
   }
@@ -92,25 +107,31 @@ export async function* dealsChangedSince(
 }
 
 /**
- * Reads the histories of deals, with calls for at most `size` of them. If an answer is too large, reads the deals
- * of that call again one by one. Leaves out a single deal whose answer is too large.
+ * Reads the histories of deals, with calls for at most `size` of them. If one of the deals may be why a call failed, reads
+ * those of that call again one by one.
+ * @param leaveOut is called if a call for a single deal failed. It throws to end the reading. By default, only a deal whose
+ * answer is too large is left out.
  */
 export async function* dealsInBatches(
   ids: readonly string[],
   size: number,
   read: (ids: readonly string[]) => Promise<ReadonlyMap<string, CrmDeal>>,
-  onTooLarge: (id: string) => void = () => {},
+  leaveOut: (id: string, error: unknown) => void = throwUnlessTooLarge,
 ): AsyncGenerator<ReadonlyMap<string, CrmDeal>, void> {
   const batches = batchesOf(ids, size)
   for (let ids = batches.shift(); ids !== undefined; ids = batches.shift()) {
     try {
       yield await read(ids)
     } catch (error) {
-      if (!isTooLarge(error)) throw error
-      if (ids.length > 1) batches.unshift(...batchesOf(ids, 1))
-      else onTooLarge(String(ids[0]))
+      if (ids.length === 1) leaveOut(String(ids[0]), error)
+      else if (mayBeOfOneDeal(error)) batches.unshift(...batchesOf(ids, 1))
+      else throw error
     }
   }
+}
+
+function throwUnlessTooLarge(_: string, error: unknown): void {
+  if (!isTooLarge(error)) throw error
 }
 
 /**

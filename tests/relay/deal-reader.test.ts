@@ -34,10 +34,12 @@ const crm = {
     async (_: unknown, ids: readonly string[]) => new Map(ids.map((id) => [id, dealOf(id)])),
   ),
   linked: vi.fn(
-    async (_: unknown, ids: readonly string[]) => new Set(ids.filter((id) => linked.has(id))),
+    async (_: unknown, ids: readonly string[]) =>
+      new Map(ids.filter((id) => !gone.has(id)).map((id) => [id, linked.has(id)])),
   ),
 }
 let linked: Set<string>
+let gone: Set<string>
 let now: number
 let reader: ReturnType<typeof createDealReader>
 
@@ -47,6 +49,7 @@ const withAccess: WithAccess = ({ id, accountId }, urgency, call) =>
 beforeEach(() => {
   vi.clearAllMocks()
   linked = new Set()
+  gone = new Set()
   now = 1_000
   reader = createDealReader(crm, withAccess, () => now)
 })
@@ -83,6 +86,17 @@ test('that a deal has no links is asked again while the CRM may still add one, a
   expect(await isLinked(500)).toBe(false)
   for (const noLinksAfterMs of [5_500, 60_000]) expect(await isLinked(noLinksAfterMs)).toBe(true)
   expect(crm.deal).toHaveBeenCalledTimes(2)
+})
+
+test('of several deals at once, one that is not found has no contact, and is no deal either', async () => {
+  gone.add('2')
+  linked.add('3')
+  const [first, ...others] = [wanted('1'), wanted('2'), wanted('3')] as const
+  const isLinked = (...some: [ReturnType<typeof wanted>, ...ReturnType<typeof many>]) =>
+    reader.isLinked(ada, some, undefined, 'fresh')
+  expect(await isLinked(first, ...others)).toBe(false)
+  expect(await isLinked(wanted('2'), wanted('4'))).toBeUndefined()
+  expect(await isLinked(wanted('3'), wanted('4'))).toBe(true)
 })
 
 test('a deal that is deleted or hidden between the two looks for its links is no change', async () => {

@@ -75,6 +75,27 @@ test('a deal that a user may not see ends like a deleted one, whoever else reads
   expect(await toldTo(b)).not.toMatch(hidden)
 })
 
+test.each([
+  [403, 'you may not see its deals'],
+  [402, 'the company has no paid plan any more'],
+])(
+  'a user to whom every read is answered with %i is told that, and loses no message silently',
+  async (status, words) => {
+    const [a, b] = [await connect(ada, 'A'), await connect(ben, 'B')]
+    fault.current = ({ by, path }) =>
+      by === ben && path.includes('/v2/deals')
+        ? Response.json({ success: false, error: 'No' }, { status })
+        : undefined
+    edit(newDeal('Own deal', ben), { stage_id: 11 })
+    expect(await outcomes(a, 1)).toEqual([['sent', null]])
+    expect(await outcomes(b, 1)).toEqual([['dead', expect.any(String)]])
+    expect(await backend.read(b, 'pipedrive/status')).toMatchObject({
+      ...{ connected: false, reason: `Pipedrive says that ${words}.` },
+    })
+    expect(await backend.read(a, 'pipedrive/status')).toMatchObject({ connected: true })
+  },
+)
+
 test('a digest tells only what its user may see', async () => {
   const [a, b] = [await connect(ada, 'A'), await connect(ben, 'B')]
   fault.current = () => new Response(null, { status: 503 })

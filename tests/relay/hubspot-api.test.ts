@@ -163,7 +163,13 @@ describe('HubSpot is called for', () => {
       return { status: 207, body: { ...completed, results, numErrors: 1, errors: [none] } }
     }
     server.answers = { '/0-1/batch/read': linked('1', '301'), '/0-2/batch/read': linked('2', 501) }
-    expect(await hubspot.linked(access, ['1', '2', '3'])).toEqual(new Set(['1', '2']))
+    expect(await hubspot.linked(access, ['1', '2', '3'])).toEqual(
+      new Map([
+        ['1', true],
+        ['2', true],
+        ['3', false],
+      ]),
+    )
     const path = 'POST /crm/associations/2026-03/0-3'
     expect(server.calls.map(({ call, body }) => [call, JSON.parse(body)])).toEqual([
       [`${path}/0-1/batch/read`, { inputs: [{ id: '1' }, { id: '2' }, { id: '3' }] }],

@@ -142,6 +142,30 @@ test('what a webhook and a search tell at once is stored once', async () => {
   })
 })
 
+test('two changes of a deal in one second that are told at once keep their order', async () => {
+  await inAllOrders(async () => {
+    await backend.connect(account)
+    const occurredAt = new Date(Date.now() + 60_000)
+    const tell =
+      (former: string, value: string): Task =>
+      ({ database }) =>
+        createInbox(database, () => {}).store('hubspot', [
+          { ...change, key: value, former, value, occurredAt },
+        ])
+    return {
+      tasks: [tell('second', 'third'), tell('first', 'second')],
+      check: async () => {
+        const values = await rowsOf(
+          open.database,
+          sql`select value from deliveries join deal_events on deal_events.id = event_id
+              order by deliveries.occurred_at, deliveries.id`,
+        )
+        expect(values).toEqual([{ value: 'second' }, { value: 'third' }])
+      },
+    }
+  })
+})
+
 test.each(['refresh', 'connect', 'disconnect'] as const)(
   'a refreshed token is neither lost nor stored over a newer one: %s',
   async (other) => {

@@ -786,11 +786,33 @@ describe('Pipedrive is called for', () => {
       ['1 created', 'won:1 12:00'],
     ],
     [
-      'moved twice in one second',
+      'moved three times in one second, in any order',
       'stage',
       {},
-      [entry('stage_id', '3', '2', '12:00:00'), entry('stage_id', '1', '3', '12:00:00')],
-      ['1 created', '2 12:00'],
+      [
+        entry('stage_id', '4', '3', '12:00:00'),
+        entry('stage_id', '3', '2', '12:00:00'),
+        entry('stage_id', '1', '4', '12:00:00'),
+      ],
+      ['1 created', '4 12:00', '3 12:00', '2 12:00'],
+    ],
+    [
+      'moved there and back in one second',
+      'stage',
+      {},
+      [entry('stage_id', '2', '1', '12:00:00'), entry('stage_id', '1', '2', '12:00:00')],
+      ['2 created', '1 12:00', '2 12:00'],
+    ],
+    [
+      'moved twice and won in one second, of which the last is known',
+      'stage',
+      won,
+      [
+        entry('stage_id', '1', '3', '12:00:00'),
+        entry('status', 'open', 'won', '12:00:00'),
+        entry('stage_id', '3', '2', '12:00:00'),
+      ],
+      ['1 created', 'won:1 12:00'],
     ],
     [
       'moved while won, which is no change',
@@ -854,15 +876,28 @@ describe('Pipedrive is called for', () => {
     expect(answer?.history.map(({ value, at }) => `${value} ${timeOf(at)}`)).toEqual(values)
   })
 
-  test('a history among entries of fields whose values are no texts, or missing', async () => {
+  test('a history among entries of other fields, whatever they are', async () => {
     const own = (more: object) => ({ field_key: 'a1b2', time: '2026-03-01 12:30:00', ...more })
-    const entries = [own({ old_value: 5, new_value: { id: 6 } }), own({}), ...moves]
+    const odd = [{ field_key: null }, { field_key: 5 }, { time: null }, { time: 'soon' }]
+    const entries = [
+      ...[null, 'text', {}, [], own({ old_value: 5, new_value: { id: 6 } }), own({})],
+      ...[...odd.map(own), own({ field_key: 'user_id', time: null }), ...moves],
+    ]
     server.answers = {
       '/deals/1': found(deal),
       '/changelog': { ...found(entries), unlike: true },
     }
     const answer = await pipedrive.deal(access(), '1', withHistory)
     expect(answer?.history).toHaveLength(3)
+
+    // Without the time of a change, the history would be wrong.
+    for (const time of [null, 'soon']) {
+      const data = [...entries, own({ field_key: 'status', time })]
+      server.answers['/changelog'] = { ...found(data), unlike: true }
+      await expect(pipedrive.deal(access(), '1', withHistory)).rejects.toMatchObject({
+        ...{ kind: 'nonsense', field: `data.${entries.length}` },
+      })
+    }
   })
 
   test('few deals one by one, and many by a list, which lacks those that are hidden', async () => {
@@ -881,9 +916,15 @@ describe('Pipedrive is called for', () => {
     }
     const few = await pipedrive.deals(access(), ids.slice(0, 9), undefined)
     expect(few).toEqual(new Map([['1', expected()]]))
-    expect(callsMade()).toHaveLength(9)
+    // One of them asks whether the user may read a list.
+    expect(callsMade()).toHaveLength(10)
     server.calls = []
-    expect(await pipedrive.linked(access(), ids)).toEqual(new Set(['1']))
+    // What is not found is not the same as a deal without a contact.
+    const linked = new Map([
+      ['1', true],
+      ['4', false],
+    ])
+    expect(await pipedrive.linked(access(), ids)).toEqual(linked)
     expect(callsMade()).toEqual([`GET /api/v2/deals?limit=10&ids=${ids}`])
     server.answers['/deals/4/changelog'] = none
     const many = await pipedrive.deals(access(), ids, 'stage')
@@ -1025,7 +1066,6 @@ describe('an answer of Pipedrive', () => {
 
   test.each<[string, Answer]>([
     ['does not exist', none],
-    ['is hidden', refused(403, 'Forbidden')],
     ['is gone', refused(410, 'Gone')],
     ['was deleted', found({ ...deal, is_deleted: true })],
     ['has the status `deleted`', found({ ...deal, status: 'deleted' })],
@@ -1035,10 +1075,41 @@ describe('an answer of Pipedrive', () => {
     expect(callsMade()).toHaveLength(1)
   })
 
+  test.each([refused(403, 'Forbidden'), refused(403, 'Scope and URL mismatch'), none])(
+    'to a call for a changelog that is refused leaves the last change (%#)',
+    async (answer) => {
+      server.answers = { '/deals/1': found(deal), '/changelog': answer }
+      expect((await readOne())?.history).toHaveLength(2)
+    },
+  )
+
+  test('says that a deal is hidden, unless the user may read no list either', async () => {
+    const forbidden = refused(403, 'Forbidden')
+    server.answers = { '/deals/1': forbidden, '/deals/2': forbidden, '/deals': forbidden }
+    const broken = { kind: 'refused', reason: 'forbidden' }
+    await expect(readOne()).rejects.toMatchObject(broken)
+    expect(pipedrive.brokenReasons).toHaveProperty('forbidden')
+    // What is not known is neither.
+    server.answers['/deals'] = { ...page, status: 503 }
+    await expect(readOne()).rejects.toMatchObject({ reason: 'status_503' })
+    server.answers['/deals'] = found([])
+    server.calls = []
+    const user = { ...access(), sharedBy: '5/a' }
+    expect(await pipedrive.deals(user, ['1', '2'], undefined)).toEqual(new Map())
+    expect(await pipedrive.deal(user, '1', withHistory)).toBeUndefined()
+    // A list costs as much as ten deals.
+    expect(callsMade().filter((call) => call.startsWith('GET /api/v2/deals?'))).toHaveLength(1)
+    server.answers['/deals'] = forbidden
+    await expect(
+      pipedrive.deal({ ...user, sharedBy: '5/b' }, '1', withHistory),
+    ).rejects.toMatchObject(broken)
+  })
+
   test.each<[Answer, kind: string, reason: string | undefined]>([
     [refused(401, 'unauthorized access'), 'unauthorized', 'unauthorized_access'],
     [refused(403, 'Scope and URL mismatch'), 'refused', 'scope_and_url_mismatch'],
-    [refused(402, 'payment required'), 'unreachable', 'payment_required'],
+    [refused(402, 'Company is closed'), 'refused', 'payment_required'],
+    [{ ...page, status: 402 }, 'unreachable', 'status_402'],
     [refused(500, 'x'), 'unreachable', 'x'],
     [{ ...page, status: 404 }, 'unreachable', 'status_404'],
     [{ ...page, status: 403 }, 'unreachable', 'status_403'],
@@ -1054,10 +1125,6 @@ describe('an answer of Pipedrive', () => {
     server.answers = { '/deals/1': answer }
     await expect(readOne()).rejects.toMatchObject({ kind, reason })
     expect(callsMade()).toHaveLength(1)
-  })
-
-  test('without the scope has a reason in words', () => {
-    expect(pipedrive.brokenReasons).toHaveProperty('scope_and_url_mismatch')
   })
 
   test.each([

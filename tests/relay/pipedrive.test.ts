@@ -1,8 +1,12 @@
+import { eq } from 'drizzle-orm'
 import { expect, test, vi } from 'vitest'
-import { dealEvents } from '../../server/database/schema.ts'
+import { connections, dealEvents } from '../../server/database/schema.ts'
+import { createChecks } from '../../server/people/checks.ts'
+import type { DealEvent } from '../../server/providers/deal.ts'
 import type { Crm } from '../../server/providers/provider.ts'
 import { ProviderError } from '../../server/providers/provider-error.ts'
 import { createSearch } from '../../server/relay/search/search.ts'
+import type { StandInDeal } from '../../stand-ins/pipedrive/company.ts'
 import {
   ada,
   authOf,
@@ -11,6 +15,7 @@ import {
   company,
   connect,
   edit,
+  fault,
   newDeal,
   outcomes,
   post,
@@ -20,7 +25,7 @@ import {
   tell,
   webhooks,
 } from './pipedrive-company.ts'
-import { ago, backend, day, minute, openInbox, range } from './shared.ts'
+import { ago, backend, day, minute, openInbox, range, second, soon } from './shared.ts'
 
 await shareCompany()
 
@@ -32,6 +37,7 @@ const shown = async (userId: string) =>
   (await backend.shown(userId)).map(
     ({ dealName, fromLabel, toLabel }) => `${dealName}: ${fromLabel} → ${toLabel}`,
   )
+const isCrm = eq(connections.provider, 'pipedrive')
 const sent = (count: number) => Array<[string, null]>(count).fill(['sent', null])
 
 test('each edit is told once, though each webhook, a retry and a search tell of it', async () => {
@@ -126,6 +132,17 @@ test('the search brings what a ban has lost, and reads the changes only of deals
   expect(changelogs()).toBe(4)
 })
 
+/** Returns the function that searches the company once. It returns the error of a search that failed. */
+function searchWith(pipedrive = backend.providers.pipedrive) {
+  const search = createSearch(
+    { ...backend, providers: { ...backend.providers, pipedrive }, inbox: openInbox() },
+    { retryMs: 1, renewLease: async () => {} },
+  )
+  const accountId = `${company.about.company_id}`
+  const account = { crm: 'pipedrive' as const, accountId, searchedUntilMs: 0 }
+  return () => search(account, AbortSignal.timeout(60_000)).catch((error: unknown) => error)
+}
+
 test('where nobody gets an answer, a search ends soon, and one user without an answer stops no other', async () => {
   const users = 20
   for (let n = 0; n < users; n++) await connect({ ...ben, id: 6_100 + n }, `${n}`)
@@ -136,20 +153,10 @@ test('where nobody gets an answer, a search ends soon, and one user without an a
     if (isAway(accessToken)) throw new ProviderError('pipedrive', 'read', 'unreachable')
     return { ids: [], deals: new Map(), at: new Date(), until: since, complete: true }
   }
-  const pipedrive = { ...backend.providers.pipedrive, changedDeals }
-  const searchCompany = createSearch(
-    { ...backend, providers: { ...backend.providers, pipedrive }, inbox: openInbox() },
-    { retryMs: 1, renewLease: async () => {} },
-  )
-  const account = {
-    crm: 'pipedrive' as const,
-    accountId: `${company.about.company_id}`,
-    searchedUntilMs: 0,
-  }
+  const search = searchWith({ ...backend.providers.pipedrive, changedDeals })
   const round = async () => {
     asked = []
-    const ended = await searchCompany(account, AbortSignal.timeout(60_000)).catch((error) => error)
-    return { asked, ended }
+    return { ended: await search(), asked }
   }
   const nobody = await round()
   expect(nobody.ended).toBeInstanceOf(ProviderError)
@@ -162,6 +169,97 @@ test('where nobody gets an answer, a search ends soon, and one user without an a
   expect(ended).toBeTypeOf('number')
   expect(all).toHaveLength(users + 1)
   expect(new Set(all.slice(-3))).toEqual(new Set(nobody.asked))
+})
+
+const failures: Array<[string, () => Response]> = [
+  ['fails', () => new Response('', { status: 500 })],
+  ['is not understood', () => Response.json({ success: true, data: [{ field_key: 'stage_id' }] })],
+]
+test.each(failures)(
+  'a changelog that %s stops no other deal, and is asked for once a round',
+  async (_, answer) => {
+    const b = await connect(ben, 'B')
+    for (const webhook of webhooks.all.values()) webhook.bannedUntil = Date.now() + 30 * minute
+    const deals = range(1, 6).map((n) => newDeal(`Deal ${n}`, ben))
+    for (const [n, deal] of deals.entries()) {
+      edit(deal, { stage_id: 11 }, { at: ago((50 - n) * minute) })
+    }
+    const pathOf = ({ data }: StandInDeal) => `/pipedrive/api/v1/deals/${data.id}/changelog`
+    let failing = deals.slice(0, 2).map(pathOf)
+    fault.current = ({ path }) => (failing.includes(path) ? answer() : undefined)
+    const round = searchWith()
+    const rounds = async (...counts: number[]) => {
+      for (const count of counts) {
+        const before = changelogs()
+        await round()
+        expect(changelogs() - before).toBe(count)
+      }
+      const [user] = await backend.database.select().from(connections).where(isCrm)
+      return user?.searchedUntil
+    }
+    // The next search goes back as far.
+    expect(await rounds(6, 2)).toBeNull()
+    expect(await outcomes(b, 4)).toEqual(sent(4))
+    expect((await shown(b)).map((line) => line.slice(0, 7))).toEqual([
+      'Deal 3:',
+      'Deal 4:',
+      'Deal 5:',
+      'Deal 6:',
+    ])
+    // If three fail, the others probably do, too.
+    for (const deal of deals) edit(deal, { stage_id: 12 }, { at: ago(30 * minute) })
+    failing = deals.map(pathOf)
+    expect(await rounds(3)).toBeNull()
+    failing = []
+    expect(await rounds(6, 0)).not.toBeNull()
+    expect(await outcomes(b, 12)).toEqual(sent(12))
+  },
+)
+
+test('several changes of a deal in one second are told in their order', async () => {
+  const b = await connect(ben, 'B')
+  for (const webhook of webhooks.all.values()) webhook.bannedUntil = Date.now() + 30 * minute
+  const accountId = `${company.about.company_id}`
+  const at = Math.floor(ago(20 * minute) / second) * second
+  const stageIds = [10, 11, 12, 13]
+  const names = ['Qualified', 'Contact made', 'Demo', 'Proposal']
+  const moves = [0, 1, 2]
+  const eventOf = (dealId: string, move: number, key: string): DealEvent => {
+    const [former, value] = stageIds.slice(move, move + 2).map(String)
+    if (value === undefined) throw new Error('There is no such stage.')
+    const of = { accountId, dealId, property: 'stage', value, former } as const
+    return { ...of, key: `${key}${dealId}-${move}`, occurredAt: new Date(at) }
+  }
+  const inbox = openInbox()
+  /** Pipedrive tells of the moves of a deal in this order: together, or one after the other. */
+  const told: Array<[moves: number[], isTogether: boolean]> = [
+    ...[
+      [0, 1],
+      [1, 0],
+    ].flatMap((some) => [true, false].map((each): [number[], boolean] => [some, each])),
+    [[2, 0, 1], true],
+    [[1, 2, 0], false],
+    [[2, 1, 0], false],
+  ]
+  const expected = []
+  for (const [n, [some, isTogether]] of told.entries()) {
+    const deal = newDeal(`Told ${n}`, ben)
+    // The order of the keys is the one in which it tells them.
+    const events = some.map((move, n) => eventOf(`${deal.data.id}`, move, `${n}`))
+    for (const event of isTogether ? [events] : events.map((each) => [each])) {
+      await inbox.store('pipedrive', event)
+    }
+    expected.push(
+      ...some.toSorted().map((move) => `Told ${n}: ${names[move]} → ${names[move + 1]}`),
+    )
+  }
+  const found = newDeal('Found', ben)
+  for (const move of moves) edit(found, { stage_id: stageIds[move + 1] ?? 0 }, { at })
+  await searchWith()()
+  expected.push(...moves.map((move) => `Found: ${names[move]} → ${names[move + 1]}`))
+  expect(await outcomes(b, expected.length)).toEqual(sent(expected.length))
+  const byDeal = (lines: string[]) => Map.groupBy(lines, (line) => line.split(':')[0])
+  expect(byDeal(await shown(b))).toEqual(byDeal(expected))
 })
 
 test('a reopened deal is found, whenever its changes were read before', async () => {
@@ -196,17 +294,26 @@ test('a stage change costs each user at most two tokens, and a search without ch
     { user: ada, id: await connect(ada, 'A', all) },
     { user: ben, id: await connect(ben, 'B', all) },
   ]
+  const ends = async (id: string, count: number) =>
+    (await outcomes(id, count)).filter(([state]) => state !== 'ignored')
   const deal = newDeal('Deal', ben)
   // The rule about deals without contact and company looks twice.
   deal.data = { ...deal.data, person_id: null }
   edit(deal, { stage_id: 11 })
   for (const { id } of people) expect(await outcomes(id, 1)).toEqual(sent(1))
+  // No rule can want a new deal in an open stage, so nobody reads it.
+  calls.length = 0
+  webhooks.report('create', newDeal('New', ben).data, null)
+  for (const { id, user } of people) {
+    expect(await outcomes(id, 2)).toContainEqual(['ignored', 'no_rule'])
+    expect(spentBy(user)).toBe(0)
+  }
   const moves = [12, 13, 14, 10]
   for (const [n, stage_id] of moves.entries()) {
     calls.length = 0
     edit(deal, { stage_id })
     for (const { id, user } of people) {
-      expect(await outcomes(id, n + 2)).toEqual(sent(n + 2))
+      expect(await ends(id, n + 3)).toEqual(sent(n + 2))
       expect(spentBy(user)).toBeGreaterThan(0)
       expect(spentBy(user)).toBeLessThanOrEqual(2)
     }
@@ -217,7 +324,7 @@ test('a stage change costs each user at most two tokens, and a search without ch
   calls.length = 0
   for (const each of some) edit(each, { stage_id: 11 })
   for (const { id, user } of people) {
-    expect(await outcomes(id, 11)).toEqual(sent(11))
+    expect(await ends(id, 12)).toEqual(sent(11))
     expect(spentBy(user)).toBeLessThanOrEqual(2 * some.length)
   }
   await search()
@@ -227,6 +334,27 @@ test('a stage change costs each user at most two tokens, and a search without ch
   for (const { user } of people) expect(spentBy(user)).toBeLessThanOrEqual(20)
   // What the stand-in takes is what we count.
   expect(company.budget.used - used).toBe(spentBy(ada) + spentBy(ben))
+})
+
+test('the check of a broken connection reads no changelog', async () => {
+  const b = await connect(ben, 'B')
+  const { data } = newDeal('Deal', ben)
+  const first = { success: true, data: { ...data, id: 1 } }
+  fault.current = ({ path }) => (path.endsWith('/v2/deals/1') ? Response.json(first) : undefined)
+  const broken = { brokenSince: new Date(), brokenReason: 'invalid_grant', checkedAt: new Date(0) }
+  await backend.database.update(connections).set(broken).where(isCrm)
+  calls.length = 0
+  const checks = createChecks(
+    { ...backend, sendLastAgain: async () => false },
+    { pollMs: 5, askAgainMs: 5 },
+  )
+  checks.start()
+  await vi.waitFor(async () => {
+    expect(await backend.read(b, 'pipedrive/status')).toMatchObject({ connected: true })
+  }, soon)
+  await checks.stop()
+  expect(calls.some(({ path }) => path.endsWith('/v2/deals/1'))).toBe(true)
+  expect(changelogs()).toBe(0)
 })
 
 test('a preview of more than 1,000 deals costs at most 200 tokens', async () => {

@@ -49,15 +49,23 @@ test.each([
 
 describe('what must be read for a decision', () => {
   const stage = stageFinder(new Map(Object.values(stages).map((each) => [each.id, each])))
+  const of = { property: 'stage', from: undefined, stage } as const
   const possible = (to: { id: string }, ...ticked: string[]) =>
-    possibleRules('stage', to.id, new Set(ticked), stage)
+    possibleRules({ ...of, to: to.id }, new Set(ticked))
   const idsOf = (...of: Parameters<typeof possible>) => possible(...of).map(([id]) => id)
 
   test("is nothing of a deal that moves to an open stage, if only 'closed' is ticked", () => {
     expect(idsOf(next, 'deal-closed')).toEqual([])
     expect(idsOf(won, 'deal-closed')).toEqual(['deal-closed'])
     expect(idsOf(next, ...all)).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
-    expect(possibleRules('owner', won.id, new Set(all), stage)).toEqual([])
+    expect(possibleRules({ ...of, property: 'owner', to: won.id }, new Set(all))).toEqual([])
+  })
+
+  test('is nothing of a new deal, unless it is closed', () => {
+    const ofNew = (to: { id: string }) =>
+      possibleRules({ ...of, from: null, to: to.id }, new Set(all)).map(([id]) => id)
+    expect(ofNew(next)).toEqual([])
+    expect(ofNew(won)).toEqual(['deal-closed'])
   })
 
   test('includes contacts and companies only if the rule about them can decide', () => {

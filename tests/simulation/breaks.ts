@@ -331,6 +331,20 @@ export const breaks: readonly Break[] = [
     crm: 'pipedrive',
   },
   {
+    name: 'order: two changes of one second come as they were told',
+    file: `${relay}/receive/store.ts`,
+    from: 'value, former, ${timeInOrder}, ${foundBy}',
+    to: 'value, former, at, ${foundBy}',
+    crm: 'pipedrive',
+  },
+  {
+    name: 'search: a changelog that fails ends it',
+    file: `${relay}/search/search.ts`,
+    from: 'if (failed.push(error) === mostFailed) throw error',
+    to: 'throw error',
+    crm: 'pipedrive',
+  },
+  {
     name: 'search: not every hour',
     file: `${relay}/search/schedule.ts`,
     from: 'everyMs: 60 * 60_000',

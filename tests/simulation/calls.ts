@@ -34,13 +34,16 @@ export function callOf({ url, headers }: Request, body: string) {
   /** The deals that a message names, or the one that is read. */
   const named = isCrm ? path.matchAll(/\/(?:0-3|deals)\/(\d+)$/g) : said.matchAll(/\bDeal (\d+)\b/g)
   const deals = Array.from(named, ([, deal]) => Number(deal))
+  const changelogs = Array.from(path.matchAll(/deals\/(\d+)\/changelog$/g), ([, deal]) =>
+    Number(deal),
+  )
   /** Whether a message is more than a plain text. */
   const isRich = said.includes('Notify me when') || new Set(deals).size > 1
   const account = isCrm ? ofToken.exec(token)?.[1] : undefined
   const isSearch = path.endsWith('/search')
   return {
     ...{ provider, path, webhook, token, channel, account, isSearch, isPipedrive },
-    ...{ deals, isRich, isCrm },
+    ...{ deals, changelogs, isRich, isCrm },
   }
 }
 
@@ -94,6 +97,8 @@ export function failedAnswer(
     case 'fails at a deal':
       if (isCrm) return Response.json({}, { status: dice.oneOf([500, 502, 599]) })
       return unknownAt(webhook?.id, dice.oneOf([500, 502, 520, 599]))
+    case 'fails at a changelog':
+      return Response.json({ success: false }, { status: dice.oneOf([500, 502]) })
     case 'fails unheard':
       return unknownAt(webhook?.id, dice.oneOf([500, 502, 520, 599]))
     case 'hangs':

@@ -1,6 +1,6 @@
 import { knownChat } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
-import { minute, second } from './faults.ts'
+import { type How, minute, second } from './faults.ts'
 import { type MoveName, movesIn, nameOf, nameSql } from './moves.ts'
 import type { Plan, PlannedMove } from './plan.ts'
 import type { Processes } from './processes.ts'
@@ -49,11 +49,9 @@ function applies(user: User, move: Move): boolean {
   )
 }
 
-/** The deals of which the chat takes no message. */
-const refusedDeals = ({ faults }: Plan) =>
-  faults.flatMap((fault) =>
-    'how' in fault && fault.how === 'refuses a deal' ? (fault.deals ?? []) : [],
-  )
+/** The deals at which a provider fails in this way. */
+export const dealsOf = ({ faults }: Plan, how: How) =>
+  faults.flatMap((fault) => ('how' in fault && fault.how === how ? (fault.deals ?? []) : []))
 
 /** Whether the user must be told of the move, if the run has ended. */
 function mustBeTold(played: Played, user: User, move: Move): boolean {
@@ -61,7 +59,7 @@ function mustBeTold(played: Played, user: User, move: Move): boolean {
   const { safeSince } = user
   if (user.account !== move.account || safeSince === undefined || !applies(user, move)) return false
   if (move.happenedAt === undefined || move.happenedAt <= safeSince) return false
-  if (refusedDeals(plan).includes(move.deal)) return false
+  if (dealsOf(plan, 'refuses a deal').includes(move.deal)) return false
   // The user has connected during the run. HubSpot's clock tells the time in whole seconds only.
   if (user.hasActed && move.happenedAt < safeSince + 5 * second && safeSince > 0) {
     if (safeSince !== user.routes[0]?.from) return false
@@ -75,6 +73,9 @@ function mustBeTold(played: Played, user: User, move: Move): boolean {
 function isFindable({ deal }: Move, { time, plan, moves }: Played): boolean {
   if (plan.crm !== 'pipedrive') return true
   const own = moves.filter((each) => each.deal === deal)
+  // A changelog does not say whether a stage and a status changed in one edit, or in two of one second.
+  if (own.length === 2 && isSecondOf(own, plan)) return false
+  if (dealsOf(plan, 'fails at a changelog').includes(deal)) return false
   const [before, last] = [own.at(-2), own.at(-1)]
   const isReopened = own.length === 2 && before?.to === 'w1' && last?.to === 'start'
   // What a webhook has told late may be stored when the search looks, or may not.
@@ -182,7 +183,10 @@ function eachOnce(played: Played, rows: readonly Row[]): string[] {
 }
 
 /** The first and the last time at which a change may have happened, as far as the relay knows. */
-function timesOf(move: Move, { searchMs, crm, aheadMs }: Plan) {
+function timesOf(
+  move: Move,
+  { searchMs, crm, aheadMs }: Pick<Plan, 'searchMs' | 'crm' | 'aheadMs'>,
+) {
   const { happenedAt = 0, inHistoryAt = happenedAt } = move
   // Pipedrive tells whole seconds.
   const told = (at: number) =>
@@ -190,6 +194,19 @@ function timesOf(move: Move, { searchMs, crm, aheadMs }: Plan) {
   const times = (searchMs === undefined ? [happenedAt] : [happenedAt, inHistoryAt]).map(told)
   return { first: Math.min(...times), last: Math.max(...times) }
 }
+
+/** Whether two moves of a deal happen in one second, as far as the relay knows. Their former values tell their order. */
+function isSecondOf([earlier, later]: readonly Move[], plan: Plan): boolean {
+  if (earlier === undefined || later === undefined || earlier.deal !== later.deal) return false
+  const [a, b] = [earlier, later].map(
+    (move) => timesOf(move, { ...plan, searchMs: undefined }).first,
+  )
+  return a === b && earlier.at < later.at
+}
+
+/** Whether a webhook has told the move before a search could find it. */
+const isToldSoon = ({ happenedAt = 0, acknowledgedAt = Number.POSITIVE_INFINITY }: Move) =>
+  acknowledgedAt < happenedAt + minute
 
 /**
  * (1): if the chat knows the ids of messages, no channel gets the same message again, also after a crash. And no change
@@ -250,7 +267,9 @@ function inOrder({ plan, world, users, moves }: Played, rows: readonly Row[]): s
         // What a search finds of one deal is stored together.
         const isFound = later.deal === earlier.deal && later.acknowledgedAt === undefined
         if (earlier.acknowledgedAt === undefined && !isFound) continue
-        if (timesOf(later, plan).first <= timesOf(earlier, plan).last) continue
+        const isSecond =
+          isSecondOf([earlier, later], plan) && isToldSoon(earlier) && isToldSoon(later)
+        if (!isSecond && timesOf(later, plan).first <= timesOf(earlier, plan).last) continue
         if (!own.every((user) => applies(user, earlier) === applies(user, later))) continue
         const atLater = first(later)
         if (atLater === -1 || atLater >= at) continue

@@ -46,6 +46,8 @@ export type How =
   | 'fails unheard'
   /** Its server fails at some deals: at messages about them, or at reads of one of them. */
   | 'fails at a deal'
+  /** Its server fails at the changelogs of some deals. */
+  | 'fails at a changelog'
 
 export type Fault =
   /** A process dies or stands still, at a time or around the nth statement of a kind. */
@@ -150,6 +152,14 @@ export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>)
   const kind = dice.oneOf<'chat' | 'crm'>(['chat', 'crm'])
   const at = dice.between(0, eventsMs + 5 * second)
   return [{ kind, at, forMs: minute, how: 'refuses once', share: 1, pauseS: 0 }]
+}
+
+/** In some runs with a search, the changelogs of one or two deals cannot be read. After three, a search would end. */
+export function drawChangelogs(dice: Dice, deals: readonly number[]): Fault[] {
+  const some = deals.filter(() => dice.chance(0.5)).slice(0, 2)
+  if (some.length === 0 || dice.chance(0.4)) return []
+  const of = { kind: 'crm', how: 'fails at a changelog', share: 1, pauseS: 0 } as const
+  return [{ ...of, at: 0, forMs: 180 * minute, deals: some }]
 }
 
 /** In some runs, the chat fails with a code that nobody knows. */

@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto'
 import { appUrl } from '../relay/hubspot-webhook.ts'
 import type { PipedriveWebhook } from '../relay/pipedrive-outside.ts'
-import type { Move, Played } from './checks.ts'
+import { dealsOf, type Move, type Played } from './checks.ts'
 import { minute, second } from './faults.ts'
 import { type MoveName, nameOf, nameSql } from './moves.ts'
 import type { WebhookFault } from './plan.ts'
@@ -268,8 +268,7 @@ function withinBudget(played: Played): string[] {
     const deal = Number(/deals\/(\d+)\/changelog/.exec(path)?.[1])
     const own = moves.filter((each) => each.deal === deal)
     const isKnown = own.every(({ acknowledgedAt = at }) => acknowledgedAt <= at - underWayMs)
-    // A check of a broken connection reads the first one.
-    if (Number.isNaN(deal) || deal === 1 || !isKnown) continue
+    if (Number.isNaN(deal) || !isKnown) continue
     broken.push(`(11) the changelog of deal ${deal} is read, although its changes are known`)
   }
   for (const [account, calls] of Map.groupBy(world.calls, (call) => call.account)) {
@@ -309,8 +308,12 @@ function mostTokens({ time, plan, users, moves, processes }: Played, account: nu
     10 * own * starts * hours +
     20 * own * (hours + starts + acts) +
     21 * missed.length * own +
-    // One of a broken connection also reads stages and a deal with its history.
-    (12 + 31) * checks +
+    // One of a broken connection also reads stages and a deal, and a list if the deal is hidden.
+    (12 + 21) * checks +
+    // So does a message about a hidden deal, every 15 minutes.
+    4 * 10 * own * starts * hours +
+    // A search that failed comes again after ten minutes.
+    6 * 31 * dealsOf(plan, 'fails at a changelog').length * own * hours +
     // A webhook that no longer works is deleted, and another one is made.
     16 * (acts + own)
   )

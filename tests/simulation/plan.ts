@@ -2,6 +2,7 @@ import { type ChatId, type CrmId, crmIds } from '../../server/providers/registry
 import { type AccountPace, channelIn, drawChat, knownChat } from './chats.ts'
 import {
   type Between,
+  drawChangelogs,
   drawFaults,
   drawMistake,
   drawUnknown,
@@ -115,6 +116,9 @@ const moreSalt = 537
 
 /** With this number, their chat fails with no unknown code. */
 const unknownSalt = 5_836
+
+const changelogSalt = 11
+const secondSalt = 13
 
 /** In some runs, the accounts of the chat have a smaller pace than its own. */
 function drawPace(dice: Dice, { perSecond }: AccountPace): AccountPace | undefined {
@@ -235,6 +239,10 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
     ...{ chat, moves, endMs, eventsMs },
   })
   const faults = [...drawFaults(between), ...mistake, ...unknown]
+  if (crm === 'pipedrive' && isSearched) {
+    const lost = moves.flatMap(({ deal }, at) => (isLost[at] ? [deal] : []))
+    faults.push(...drawChangelogs(new Dice(seed * 7_919 + changelogSalt), lost))
+  }
   // It takes a minute to play, so it is rare.
   if (seed % 1_000 === 500) faults.push(outage)
   // Numbers of their own, so that older seeds keep the rest of their plans. With a clock that is further ahead, HubSpot's
@@ -248,7 +256,7 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   const drawnPace = drawPace(new Dice(seed * 7_919 + paceSalt), knownChat(chat).pace)
   // The long outage is played with rare looks for due channels, between which turns would be lost.
   const pace = faults.includes(outage) ? undefined : drawnPace
-  return withMoreMoves({
+  const plan = withMoreMoves({
     seed,
     theme,
     crm,
@@ -271,6 +279,7 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
       ? drawPipedrive(seed, { users, moves, endMs })
       : { webhookFaults: [], shortFrom: undefined, tellsDay: false }),
   })
+  return crm === 'pipedrive' ? withSameSecond(plan) : plan
 }
 
 /** In some runs, some deals move again, to stages where they have not moved before. With numbers of its own. */
@@ -297,6 +306,26 @@ function withMoreMoves(plan: Plan): Plan {
       const againAt = sentAt + dice.oneOf([1, dice.between(0, 20_000)])
       if (dice.chance(0.25)) webhooks.push({ moves: [index, first], at: againAt, process })
     }
+  }
+  return { ...plan, moves, webhooks }
+}
+
+/** In some runs, some deals that move once move again in the same second by Pipedrive's clock, as an automation does. */
+function withSameSecond(plan: Plan): Plan {
+  const dice = new Dice(plan.seed * 7_919 + secondSalt)
+  if (dice.chance(0.5)) return plan
+  const moves = [...plan.moves]
+  const webhooks = [...plan.webhooks]
+  for (const move of plan.moves) {
+    if (plan.moves.filter(({ deal }) => deal === move.deal).length > 1 || dice.chance(0.3)) continue
+    const msOfSecond = Math.floor(move.at + plan.aheadMs) % second
+    const at = move.at + dice.between(1, 40)
+    if (((msOfSecond + second) % second) + 42 > second) continue
+    // Of there and back, nobody knows the order.
+    const to = move.to === 'next' ? 'w1' : 'next'
+    const index = moves.push({ ...move, at, to }) - 1
+    const process = dice.whole(0, plan.processes - 1)
+    webhooks.push({ moves: [index], at: at + dice.between(20, 800), process })
   }
   return { ...plan, moves, webhooks }
 }

@@ -199,7 +199,8 @@ export function createWorld({
       const { at, forMs, share, only, deals } = fault
       if (sinceMs < at || sinceMs >= at + forMs) continue
       if (only !== undefined && only !== call.channel && !call.token.includes(only)) continue
-      if (deals !== undefined && !call.deals.some((deal) => deals.includes(deal))) continue
+      const about = fault.how === 'fails at a changelog' ? call.changelogs : call.deals
+      if (deals !== undefined && !about.some((deal) => deals.includes(deal))) continue
       if (fault.how === 'refuses once') {
         if (madeMistakes.has(fault)) continue
         madeMistakes.add(fault)

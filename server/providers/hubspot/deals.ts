@@ -154,7 +154,8 @@ export function createHubspotDeals(
         })
         for (const { from, to } of found(answer)) if (to.length > 0) linked.add(from.id)
       }
-      return linked
+      // The answer is the same for a deal that does not exist.
+      return new Map(dealIds.map((id) => [id, linked.has(id)]))
     },
 
     dealUrl,

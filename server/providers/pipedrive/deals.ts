@@ -1,10 +1,13 @@
+import * as v from 'valibot'
+import { createCache } from '../../cache.ts'
 import type { ProviderSettings } from '../calls.ts'
-import { changedSince, dateIn } from '../crm-answers.ts'
+import { changedSince, dateIn, unlessMissing } from '../crm-answers.ts'
 import type { CrmDeal } from '../deal.ts'
 import type { Crm, CrmAccess } from '../provider.ts'
+import { ProviderError } from '../provider-error.ts'
 import type { DealProperty } from '../registry.ts'
 import {
-  changelogEntry,
+  changelogOf,
   closedAt,
   dealFields,
   historyOf,
@@ -12,7 +15,7 @@ import {
   lastStageOf,
   type PipedriveDeal,
 } from './fields.ts'
-import { calls, ifVisible, listOf, type PipedriveHttp } from './http.ts'
+import { calls, forbidden, listOf, missing, noScope, type PipedriveHttp } from './http.ts'
 
 const dealsAtOnce = 100
 /** Each changelog is a call. If one of several failed, all would be paid for again. */
@@ -24,11 +27,32 @@ const entriesAtOnce = 500
 /** Fewer deals cost less one by one. */
 const fewDeals = calls.deals.tokens / calls.deal.tokens
 
+/** A user who could read a list can probably read one for so long. It costs as much as ten deals. */
+const listFreshMs = 15 * 60_000
+const mostUsers = 10_000
+
 export function createPipedriveDeals({ call }: PipedriveHttp, settings: ProviderSettings) {
+  const lists = createCache<true, string, CrmAccess>(mostUsers, {
+    ttl: listFreshMs,
+    fetchMethod: async (_key, _old, { context }): Promise<true> => {
+      await call(context, 'deals', 'v2/deals?limit=1', listOf(dealFields))
+      return true
+    },
+  })
+
   async function readOne(access: CrmAccess, dealId: string): Promise<PipedriveDeal | undefined> {
     const path = `v2/deals/${encodeURIComponent(dealId)}`
-    const answer = await ifVisible(call(access, 'deal', path, dealFields))
-    return answer === undefined || isDeleted(answer.data) ? undefined : answer.data
+    try {
+      const { data } = await call(access, 'deal', path, dealFields)
+      return isDeleted(data) ? undefined : data
+    } catch (error) {
+      const { reason } = error instanceof ProviderError ? error : {}
+      // A user from whom all is hidden learns that by the error of the list.
+      if (reason === forbidden)
+        await lists.fetch(access.sharedBy ?? access.accessToken, { context: access })
+      else if (reason !== missing) throw error
+      return undefined
+    }
   }
 
   /** Reads those of the deals that the user may see. */
@@ -49,9 +73,14 @@ export function createPipedriveDeals({ call }: PipedriveHttp, settings: Provider
   ): Promise<CrmDeal> {
     if (property === undefined) return dealOf(access, deal)
     const path = `v1/deals/${deal.id}/changelog?limit=${entriesAtOnce}`
-    const answer = await ifVisible(call(access, 'changelog', path, listOf(changelogEntry)))
+    const shape = v.nullish(changelogOf(property), [])
+    const answer = await unlessMissing(call(access, 'changelog', path, shape), [
+      missing,
+      forbidden,
+      noScope,
+    ])
     if (answer !== undefined) return dealOf(access, deal, historyOf(property, deal, answer.data))
-    // A user who may not see changelogs still gets the last change.
+    // A user who may not see changelogs, or an app that may not read them, still gets the last change.
     return dealOf(access, deal, property === 'stage' ? lastStageOf(deal) : [])
   }
 
@@ -73,7 +102,7 @@ export function createPipedriveDeals({ call }: PipedriveHttp, settings: Provider
 
     async linked(access, dealIds) {
       const deals = await readMany(access, dealIds)
-      return new Set(deals.filter(isLinked).map(({ id }) => String(id)))
+      return new Map(deals.map((deal) => [String(deal.id), isLinked(deal)]))
     },
 
     async changedDeals(access, since) {

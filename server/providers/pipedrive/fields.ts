@@ -64,21 +64,35 @@ const anyText = v.pipe(
   v.transform((value) => (value === null ? null : String(value))),
 )
 
-/** Entries of all fields. The values of a company's own fields need not be texts. */
-export const changelogEntry = v.object({
-  // The changelog calls it by its name in version 1 of the API.
-  field_key: v.pipe(
-    v.string(),
-    v.transform((name) => (name === 'user_id' ? 'owner_id' : name)),
-  ),
-  old_value: anyText,
-  new_value: anyText,
-  // '2026-07-28 09:12:33', in UTC.
-  time: v.pipe(
-    v.string(),
-    v.transform((time) => Date.parse(`${time.replace(' ', 'T')}Z`)),
-  ),
-})
+/** The changelog calls it by its name in version 1 of the API. */
+const currentName = (name: unknown) => (name === 'user_id' ? 'owner_id' : name)
+
+/** Entries of a property in a changelog, which has those of all fields. Whatever the others are, they say nothing of it. */
+export function changelogOf(property: DealProperty) {
+  const fields = fieldsOf[property]
+  const entry = v.object({
+    field_key: v.pipe(v.unknown(), v.transform(currentName), v.picklist(fields)),
+    old_value: anyText,
+    new_value: anyText,
+    // '2026-07-28 09:12:33', in UTC.
+    time: v.pipe(
+      v.string(),
+      v.transform((time) => Date.parse(`${time.replace(' ', 'T')}Z`)),
+      v.number(),
+    ),
+  })
+  const other = v.pipe(
+    v.unknown(),
+    v.check((entry) => !v.is(v.picklist(fields), currentName(Object(entry).field_key))),
+    v.transform(() => []),
+  )
+  return v.pipe(
+    v.array(v.union([other, entry])),
+    v.transform((entries) => entries.flat()),
+  )
+}
+
+type ChangelogEntry = v.InferOutput<ReturnType<typeof changelogOf>>[number]
 
 /**
  * Makes the history of a property from a deal's changelog. It goes back from the deal's current values. So it also
@@ -87,27 +101,42 @@ export const changelogEntry = v.object({
 export function historyOf(
   property: DealProperty,
   deal: PipedriveDeal,
-  changelog: ReadonlyArray<v.InferOutput<typeof changelogEntry>>,
+  changelog: readonly ChangelogEntry[],
 ): CrmDeal['history'] {
-  const fields: readonly string[] = fieldsOf[property]
-  const entries = changelog
-    .filter(({ field_key }) => fields.includes(field_key))
-    .sort((a, b) => b.time - a.time)
+  const entries = changelog.toSorted((a, b) => b.time - a.time)
   const values: Record<string, unknown> = { ...deal }
   const history: Array<{ value: string; at: Date }> = []
   const add = (ms: number) => {
     const value = valueIn(property, values)
     if (value !== undefined) history.unshift({ value, at: new Date(ms) })
   }
-  // One edit may change a stage and a status. They have the same second then.
   for (const [ms, together] of Map.groupBy(entries, ({ time }) => time)) {
-    for (const { field_key, new_value } of together.toReversed()) values[field_key] = new_value
-    add(ms)
-    for (const { field_key, old_value } of together) values[field_key] = old_value
+    const ordered = lastFirst(together, values)
+    // One edit may change a stage and a status. They have the same second then.
+    const isOneEdit = new Set(together.map(({ field_key }) => field_key)).size > 1
+    for (const edit of isOneEdit ? [ordered] : ordered.map((entry) => [entry])) {
+      for (const { field_key, new_value } of edit.toReversed()) values[field_key] = new_value
+      add(ms)
+      for (const { field_key, old_value } of edit) values[field_key] = old_value
+    }
   }
   const createdMs = Date.parse(deal.add_time ?? '')
   if (createdMs < (entries.at(-1)?.time ?? Number.POSITIVE_INFINITY)) add(createdMs)
   return history.filter(({ value }, at) => isChange(value, history[at - 1]?.value))
+}
+
+/** Orders entries of one second: the last one has made the values after it, whatever order the changelog has. */
+function lastFirst(entries: readonly ChangelogEntry[], valuesAfter: Values): ChangelogEntry[] {
+  const left = [...entries]
+  const values: Record<string, unknown> = { ...valuesAfter }
+  return entries.flatMap(() => {
+    const at = left.findIndex(
+      ({ field_key, new_value }) => String(values[field_key] ?? '') === (new_value ?? ''),
+    )
+    const last = left.splice(Math.max(0, at), 1)
+    for (const { field_key, old_value } of last) values[field_key] = old_value
+    return last
+  })
 }
 
 /** When a deal was won or lost. Null while it is open. */

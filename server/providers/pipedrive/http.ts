@@ -30,13 +30,16 @@ const nextPage = v.object({ next_cursor: v.nullish(v.string()) })
 
 /** The reason of an error that says that something does not exist. */
 export const missing = 'not_found'
-/** A single deal may be hidden from the user. Lists only lack such deals. */
-const hidden = 'forbidden'
+/** A single deal may be hidden from the user. Lists only lack such deals, so a refused list is about the user. */
+export const forbidden = 'forbidden'
+/** The company's trial has ended, or it does not pay. */
+export const notPaid = 'payment_required'
 /** The app has not been given the scope of this call. */
 export const noScope = 'scope_and_url_mismatch'
 
 /** Undefined if the user may not see what is read. */
-export const ifVisible = <Answer>(read: Promise<Answer>) => unlessMissing(read, [missing, hidden])
+export const ifVisible = <Answer>(read: Promise<Answer>) =>
+  unlessMissing(read, [missing, forbidden])
 
 /** Lists of version 1 may be null if they are empty. */
 export const listOf = <Item>(item: v.GenericSchema<unknown, Item>) => v.nullish(v.array(item), [])
@@ -101,9 +104,10 @@ export function createPipedriveHttp(
           if (status !== 429) limiter?.learn(accountId, headers)
         })
       }
-      const answer = await ofPipedrive('read', send, (headers) =>
-        limiter?.refused(accountId, headers),
-      )
+      const answer = await ofPipedrive('read', send, {
+        waitMs: (headers) => limiter?.refused(accountId, headers),
+        isOfUser: name === 'deals',
+      })
       return { data: answer.data, next: answer.additional_data?.next_cursor || undefined }
     },
   }
@@ -121,11 +125,17 @@ export function codeIn(body: unknown): string | undefined {
   return text?.split(':')[0]?.trim().toLowerCase().replaceAll(/\W+/g, '_')
 }
 
-/** @param waitMs the wait after a 429, if the limiter knows it. */
+/**
+ * @param options `waitMs`: the wait after a 429, if the limiter knows it. `isOfUser`: a 403 is about the user, and not
+ * about what is read.
+ */
 function ofPipedrive<T>(
   stage: ProviderError['stage'],
   call: () => Promise<T>,
-  waitMs?: (headers: Headers) => number | undefined,
+  {
+    waitMs,
+    isOfUser = false,
+  }: { waitMs?: (headers: Headers) => number | undefined; isOfUser?: boolean } = {},
 ): Promise<T> {
   function errorOf({ data, response: { status, headers } }: HTTPError): ProviderError {
     const failed = (kind: ProviderError['kind'], reason = `status_${status}`, ms?: number) =>
@@ -145,8 +155,10 @@ function ofPipedrive<T>(
     // A page of a proxy says nothing about a deal.
     if (Object(data).success !== false) return failed('unreachable')
     if (status === 404 || status === 410) return failed('unreachable', missing)
+    if (status === 402) return failed('refused', notPaid)
     if (status !== 403) return failed('unreachable', code)
-    return code?.includes('scope') ? failed('refused', noScope) : failed('unreachable', hidden)
+    if (code?.includes('scope')) return failed('refused', noScope)
+    return failed(isOfUser ? 'refused' : 'unreachable', forbidden)
   }
   return asProviderError('pipedrive', stage, { errorOf, missing }, call)
 }

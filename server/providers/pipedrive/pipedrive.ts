@@ -2,7 +2,7 @@ import { defaultTimeouts, type ProviderSettings, type Timeouts } from '../calls.
 import type { SharedCounts } from '../limiter.ts'
 import type { Crm } from '../provider.ts'
 import { createPipedriveDeals } from './deals.ts'
-import { createPipedriveHttp, noScope } from './http.ts'
+import { createPipedriveHttp, forbidden, noScope, notPaid } from './http.ts'
 import { createPipedriveOAuth } from './oauth.ts'
 import { createPipedriveNames } from './stages-and-owners.ts'
 import { createPipedriveSubscription } from './subscription.ts'
@@ -28,6 +28,8 @@ export function createPipedrive(
     brokenReasons: {
       invalid_grant: 'the access was revoked',
       [noScope]: 'a permission is missing',
+      [forbidden]: 'you may not see its deals',
+      [notPaid]: 'the company has no paid plan any more',
     },
   }
 }

@@ -66,7 +66,8 @@ export function createChangeReader(
       )
       const stage = await stagesWith([...new Set(stageIds)], by)
       return deliveries.map((delivery) => {
-        const possible = possibleRules(delivery.property, delivery.value, ticked, stage)
+        const { property, value: to } = delivery
+        const possible = possibleRules({ property, from: formerOf(delivery), to, stage }, ticked)
         return { delivery, possible, stage }
       })
     },
@@ -97,8 +98,8 @@ export function createChangeReader(
       )
       if (deal === undefined) return undefined
 
-      const from: Change['from'] =
-        delivery.former === null ? formerValue(deal.history, delivery) : JSON.parse(delivery.former)
+      const from =
+        delivery.former === null ? formerValue(deal.history, delivery) : formerOf(delivery)
       const change: Change = {
         property,
         from,
@@ -137,6 +138,10 @@ export function createChangeReader(
     },
   }
 }
+
+/** The former value, if the event told it. */
+const formerOf = ({ former }: DealDelivery): Change['from'] =>
+  former === null ? undefined : JSON.parse(former)
 
 /** The history that tells the former value, if the event did not. */
 const historyFor = ({ property, former }: DealDelivery) => (former === null ? property : undefined)

@@ -2,7 +2,7 @@ import { createCache } from '../../cache.ts'
 import { type CrmConnection, sharedBy, type WithAccess } from '../../people/access-token.ts'
 import type { CrmDeal, DealFields } from '../../providers/deal.ts'
 import type { Crm, Urgency } from '../../providers/provider.ts'
-import { isOfToken, ProviderError } from '../../providers/provider-error.ts'
+import { isOfToken, mayBeOfOneDeal, ProviderError } from '../../providers/provider-error.ts'
 
 /** A read serves the tries of an event for this long. Then the deal may have another name, and is forgotten. */
 const freshMs = 15 * 60_000
@@ -156,10 +156,10 @@ export function createDealReader(
       for (const id of ids) {
         links.set(
           linkKey(connection, id),
-          read.then((found) => found.has(id)),
+          read.then((found) => found.get(id)),
         )
       }
-      return (await read).has(first.dealId)
+      return (await read).get(first.dealId)
     },
   }
 }
@@ -191,12 +191,6 @@ async function unlessRefused<Value>(read: Promise<Value>): Promise<{ value: Valu
     if (error instanceof ProviderError && !isOfToken(error)) throw error
     return undefined
   }
-}
-
-/** The CRM answered, but with an error that one of the deals may have caused. */
-function mayBeOfOneDeal(error: unknown): boolean {
-  if (!(error instanceof ProviderError) || error.retryAfterMs !== undefined) return false
-  return error.kind === 'nonsense' || (error.kind === 'unreachable' && error.reason !== undefined)
 }
 
 interface Entry<Value> {

@@ -41,6 +41,8 @@ interface DealRule {
    * then need not read the deal.
    */
   appliesTo?(value: string, stage: Change['stage']): boolean
+  /** Set if a deal that was created with the value does not meet it. Then the relay need not read a new deal, either. */
+  needsFormer?: true
   /**
    * The rule depends on the deal's contacts and companies. The CRM may add them some seconds after the deal. So for
    * some seconds after the event arrived, the relay sends no message under this rule, but looks again.
@@ -63,7 +65,8 @@ export const dealRules: Readonly<Record<AvailableRuleId, DealRule>> = {
   },
   'deal-stage-changed-orphan': {
     property: 'stage',
-    applies: ({ from, deal }) => from !== null && deal.linked === false,
+    needsFormer: true,
+    applies: ({ deal }) => deal.linked === false,
     readsLinks: true,
     headline: (change) => ({
       ...stageHeadline(change),
@@ -73,7 +76,8 @@ export const dealRules: Readonly<Record<AvailableRuleId, DealRule>> = {
   'deal-stage-changed': {
     property: 'stage',
     // A deal that was created in a stage has not changed it. An unknown former stage counts as another one.
-    applies: ({ from }) => from !== null,
+    needsFormer: true,
+    applies: () => true,
     headline: stageHeadline,
   },
 }
@@ -91,16 +95,15 @@ export function propertiesOf(ruleIds: readonly string[]): DealProperty[] {
 
 export type RuleEntry = readonly [AvailableRuleId, DealRule]
 
-/** Those that may apply to a change of this property to this value, in the order of `dealRules`. */
+/** Those that may apply to a change, whatever its deal, in the order of `dealRules`. */
 export function possibleRules(
-  property: DealProperty,
-  value: string,
+  { property, from, to, stage }: Omit<Change, 'deal'>,
   ticked: ReadonlySet<string>,
-  stage: Change['stage'],
 ): RuleEntry[] {
   return ruleEntries
     .filter(([id, rule]) => ticked.has(id) && rule.property === property)
-    .filter(([, { appliesTo }]) => appliesTo === undefined || appliesTo(value, stage))
+    .filter(([, { needsFormer }]) => !needsFormer || from !== null)
+    .filter(([, { appliesTo }]) => appliesTo === undefined || appliesTo(to, stage))
 }
 
 /** Whether the decision among these rules may depend on the deal's contacts and companies. */
@@ -142,9 +145,7 @@ export function ruleFor(
   { mayLookAgain }: { mayLookAgain: boolean },
 ): RuleChoice {
   if (change.from === change.to) return { kind: 'nothing' }
-  const { property, to, stage } = change
-  const possible = possibleRules(property, to, ticked, stage)
-  const first = possible.find(([, rule]) => rule.applies(change))
+  const first = possibleRules(change, ticked).find(([, rule]) => rule.applies(change))
   if (first === undefined) return { kind: 'nothing' }
   const [ruleId, rule] = first
   return rule.readsLinks && mayLookAgain ? { kind: 'look again' } : { kind: 'send', ruleId }

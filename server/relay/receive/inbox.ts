@@ -10,9 +10,9 @@ import { eventsStored } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import { storeMissed } from './missed.ts'
 import {
-  byTime,
   type CrmEvent,
   firstOf,
+  inOrder,
   insertEvents,
   maxRowsAtOnce,
   targetsOf,
@@ -90,7 +90,7 @@ export function createInbox(database: Database, onStored: () => void): Inbox {
       if (received.length === 0) return Promise.resolve()
       return new Promise((resolve, reject) => {
         // In order of occurrence, because the relay may send the first ones before all are stored.
-        const events = received.map((event) => ({ ...event, crm })).sort(byTime)
+        const events = inOrder(received.map((event) => ({ ...event, crm })))
         queue.push({ events, resolve, reject })
         if (!storing) void storeQueue()
       })
@@ -118,7 +118,7 @@ function inTurns(calls: readonly StoreCall[]): StoreCall[] {
 /** Stores the first of these events, each with all its deliveries. @returns how many. */
 async function storeEvents(database: Database, events: readonly CrmEvent[]): Promise<number> {
   const { first, inserted } = await database.transaction(async (tx) => {
-    const targets = await targetsOf(tx, events, 'shared')
+    const targets = await targetsOf(tx, events, 'webhook')
     const users = usersOf(targets)
     const first = firstOf(events, users)
     // Drop events of an account that no user has connected. The server still acknowledges them. An event that no ticked

@@ -6,9 +6,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Database } from '../../database/open.ts'
 import { eventsStored } from '../../watch/metrics.ts'
 import {
-  byTime,
   type CrmEvent,
   firstOf,
+  inOrder,
   insertEvents,
   targetsOf,
   unknownOf,
@@ -24,7 +24,7 @@ export async function storeMissed(
   found: readonly CrmEvent[],
   aheadMs: number,
 ): Promise<number> {
-  const events = found.toSorted(byTime)
+  const events = inOrder(found)
   let count = 0
   for (let start = 0; start < events.length; start += mostCompared) {
     // Nearly always, the webhooks have brought everything. Then no transaction is needed.
@@ -49,7 +49,7 @@ async function storeFirst(
   aheadMs: number,
 ): Promise<{ looked: number; stored: number }> {
   return await database.transaction(async (tx) => {
-    const targets = (await targetsOf(tx, events, 'exclusive')).map((target) => ({
+    const targets = (await targetsOf(tx, events, 'search')).map((target) => ({
       ...target,
       sinceMs: target.sinceMs - aheadMs,
     }))

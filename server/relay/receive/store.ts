@@ -37,7 +37,8 @@ export const maxRowsAtOnce = 2_000
 /**
  * An advisory lock for each account. A transaction that stores webhooks shares those of its accounts with others of its
  * kind. A transaction that stores missed changes of an account takes its lock alone. Otherwise neither would see that
- * the other one stores the same change.
+ * the other one stores the same change. So does one whose events have former values: it would not see that the other one
+ * stores a change of the same second (`timeInOrder`).
  */
 const storeLock = sql`hashtextextended(crm.provider || ':' || crm.account_id, 7325214)`
 
@@ -51,8 +52,9 @@ const connectedSinceMs = sql`
 export async function targetsOf(
   tx: Executor,
   events: readonly CrmEvent[],
-  lock: 'shared' | 'exclusive',
+  foundBy: FoundBy,
 ): Promise<Target[]> {
+  const isAlone = foundBy === 'search' || events.some(({ former }) => former !== undefined)
   const rows = await rowsOf<
     Omit<Target, 'channel' | 'properties'> & {
       chatAccount: string
@@ -64,8 +66,8 @@ export async function targetsOf(
     sql`select crm.provider as crm, crm.account_id as account, crm.user_id as "user",
                chat.account_id as "chatAccount", chat.channel_id as "chatChannel",
                rules.rule_ids as "ruleIds",
-               ${lock === 'shared' ? sql`0` : connectedSinceMs} as "sinceMs",
-               ${lock === 'shared' ? sql`pg_advisory_xact_lock_shared` : sql`pg_advisory_xact_lock`}(${storeLock})
+               ${foundBy === 'webhook' ? sql`0` : connectedSinceMs} as "sinceMs",
+               ${isAlone ? sql`pg_advisory_xact_lock` : sql`pg_advisory_xact_lock_shared`}(${storeLock})
         from connections crm
         cross join lateral ${chatOf(
           sql`crm.user_id`,
@@ -122,7 +124,7 @@ export async function insertEvents(
     tx,
     sql`with stored as (
           insert into deal_events (key, crm, account_id, deal_id, property, value, former, occurred_at, found_by)
-          select key, crm, "accountId", "dealId", property, value, former, at, ${foundBy}::text
+          select key, crm, "accountId", "dealId", property, value, former, ${timeInOrder}, ${foundBy}::text
           from ${itemsOf(events)} where not ${isReportedBy(foundBy === 'search' ? 'webhook' : 'search')}
           on conflict (key) do nothing
           returning id, crm, account_id, property, occurred_at
@@ -194,7 +196,7 @@ type FoundBy = 'webhook' | 'search'
 function itemsOf(events: readonly CrmEvent[]): SQL {
   // Sort by the events alone, so that two transactions with the same events cannot deadlock. If
   // two events have the same time, the relay sends the one that was inserted first.
-  const rows = events.toSorted(byTime).map(({ occurredAt, former, ...event }) => ({
+  const rows = inOrder(events).map(({ occurredAt, former, ...event }) => ({
     ...event,
     at: occurredAt.toISOString(),
     former: former === undefined ? null : JSON.stringify(former),
@@ -218,7 +220,43 @@ const isReportedBy = (foundBy: FoundBy) => sql`coalesce((
 
 const tolerance = sql`make_interval(secs => ${sameChangeMs / 1000})`
 
-export const byTime = (a: DealEvent, b: DealEvent) =>
-  a.occurredAt.getTime() - b.occurredAt.getTime() ||
-  Number(a.dealId) - Number(b.dealId) ||
-  (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)
+const tick = sql`interval '1 ms'`
+
+/**
+ * When the change of an `item` happened. If another change of this time is stored, one millisecond later if that one made
+ * the item's former value, or earlier if that one began with the item's value. So each later stage takes them in their order.
+ */
+const timeInOrder = sql`coalesce((
+  select same.occurred_at + case when item.former = to_json(same.value)::text then ${tick} else -${tick} end
+  from deal_events as same
+  where same.account_id = item."accountId" and same.deal_id = item."dealId"
+    and same.crm = item.crm and same.property = item.property
+    and same.occurred_at between item.at - 10 * ${tick} and item.at + 10 * ${tick}
+    and (item.former = to_json(same.value)::text or same.former = to_json(item.value)::text)
+  limit 1), item.at)`
+
+/**
+ * Sorts events by their times. In one second, which is the precision of some CRMs, an automation may change a deal several
+ * times: of equal times, an event comes after the one whose value was its former value.
+ */
+export function inOrder<Event extends DealEvent>(events: readonly Event[]): Event[] {
+  const sorted = events.toSorted((a, b) => byTime(a, b) || (a.key < b.key ? -1 : 1))
+  const valueAt = ({ accountId, dealId, property, occurredAt }: Event, value: unknown) =>
+    JSON.stringify([accountId, dealId, property, occurredAt, value])
+  const made = new Set(sorted.map((event) => valueAt(event, event.value)))
+  const following = new Map(sorted.map((event) => [valueAt(event, event.former), event]))
+  const ordered = new Set<Event>()
+  const firsts = sorted.filter((event) => !made.has(valueAt(event, event.former)))
+  // The others after them are in circles.
+  for (const first of [...firsts, ...sorted]) {
+    let event: Event | undefined = first
+    while (event !== undefined && !ordered.has(event)) {
+      ordered.add(event)
+      event = following.get(valueAt(event, event.value))
+    }
+  }
+  return [...ordered].sort(byTime)
+}
+
+const byTime = (a: DealEvent, b: DealEvent) =>
+  a.occurredAt.getTime() - b.occurredAt.getTime() || Number(a.dealId) - Number(b.dealId)

@@ -1,7 +1,8 @@
 // Gets an account, and until when it has been searched. Finds the changes since then of the properties that a ticked rule
 // is about, and gives them to the inbox, which leaves out those that a webhook brought. Where each token sees other deals,
-// each user's token searches. Returns until when the account is searched now. If a call fails, it throws, and the next
-// search goes back as far: a deal that this one did not read may also have older changes than those that it read.
+// each user's token searches. Returns until when the account is searched now. A deal that cannot be read stops no other
+// one. If a call has failed, it throws at its end, and the next search goes back as far: a deal that this one did not read
+// may also have older changes than those that it read.
 
 import { createHash } from 'node:crypto'
 import { and, eq, isNull, notInArray, type SQL, sql } from 'drizzle-orm'
@@ -11,8 +12,7 @@ import type { Log } from '../../log.ts'
 import type { AccessDependencies, CrmConnection } from '../../people/access-token.ts'
 import { chatOf } from '../../people/routes.ts'
 import type { ChangedDeals, DealEvent } from '../../providers/deal.ts'
-import type { CrmAccess } from '../../providers/provider.ts'
-import { ProviderError } from '../../providers/provider-error.ts'
+import { isOfToken, isTooLarge, ProviderError } from '../../providers/provider-error.ts'
 import type { CrmId, DealProperty } from '../../providers/registry.ts'
 import { dealsAtOnce } from '../decide/deals.ts'
 import { formerValue } from '../decide/former-value.ts'
@@ -35,6 +35,8 @@ const overlapMs = 10 * 60_000
 export const graceMs = 2 * 60_000
 /** Where each token sees other deals: if so many users of an account got no answer, the others wait for the next search. */
 const mostUnanswered = 3
+/** If the histories of so many deals cannot be read, the others wait for the next search: each try costs. */
+const mostFailed = 3
 /** Histories that were read, and connections without an answer: so many of each are remembered, in some 5 MB. */
 const mostRemembered = 20_000
 /** The most that our clock may be ahead of the CRM's clock when a user connects an account. */
@@ -60,7 +62,7 @@ export function createSearch(
   { database, vault, providers, inbox, log }: SearchDependencies,
   { retryMs, renewLease }: { retryMs: number; renewLease: (account: Account) => Promise<void> },
 ): (account: Account, signal: AbortSignal) => Promise<number> {
-  const spareCall = createSpareCalls({ database, vault, providers })
+  const reading = createSpareCalls({ database, vault, providers })
   /** Histories that were read and would show nothing new. */
   const read = createCache<true>(mostRemembered)
   /** When a connection got no answer, by performance.now(). */
@@ -168,18 +170,20 @@ export function createSearch(
     // Without a call, only our clock is known. It may be ahead.
     if (properties.length === 0) return Date.now() - clockErrorMs
 
-    // While the CRM is away, each account soon gives its place to the next one.
-    let hasAnswered = false
-    /** Makes a call with a connection that works. @throws ProviderError */
-    async function call<Result>(make: (access: CrmAccess) => Promise<Result>): Promise<Result> {
-      async function connection(refused: readonly string[]) {
-        await renewLease(account)
-        return await workingConnection(account, which, refused)
-      }
-      const tries = hasAnswered ? {} : { mostUnanswered: 1 }
-      const answer = await spareCall({ crm, connection, retryMs, signal, ...tries }, make)
-      hasAnswered = true
-      return answer
+    async function connection(refused: readonly string[]) {
+      await renewLease(account)
+      return await workingConnection(account, which, refused)
+    }
+    const call = reading({ crm, connection, retryMs, signal })
+    const failed: ProviderError[] = []
+    /** A deal that cannot be read stops no other one, unless the calls or the token are why. */
+    function leaveOut(deal: string, error: unknown): void {
+      const isOfDeal = error instanceof ProviderError && error.retryAfterMs === undefined
+      if (!isOfDeal || isOfToken(error)) throw error
+      log.warn('deal not read', { crm, account: accountId, deal, ...error.fields })
+      // Another try would end so, too.
+      if (isTooLarge(error)) return
+      if (failed.push(error) === mostFailed) throw error
     }
 
     const breathe = createBreaks()
@@ -222,8 +226,12 @@ export function createSearch(
         const batches = dealsInBatches(
           await toRead(ids, property),
           dealsAtOnce(providers[crm], property),
-          (some) => call((access) => providers[crm].deals(access, some, property)),
-          (deal) => log.warn('deal too large', { crm, account: accountId, deal }),
+          (some) =>
+            call(
+              (access) => providers[crm].deals(access, some, property),
+              some.length === 1 ? 1 : undefined,
+            ),
+          leaveOut,
         )
         for await (const deals of batches) {
           const events: DealEvent[] = []
@@ -245,6 +253,8 @@ export function createSearch(
       }
     }
     if (missed > 0) log('missed changes found', { crm, account: accountId, events: missed })
+    const [error] = failed
+    if (error !== undefined) throw error
     return beganMs
   }
 }
