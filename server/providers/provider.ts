@@ -129,6 +129,8 @@ export interface Crm extends Provider {
   ): WebhookRefusal | undefined
   /** Checks the signature of a webhook and reads its events. `nowMs` is in ms since 1970. */
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
+  /** The most new events of an account that are stored in an hour, if somebody in the account can make them up. */
+  readonly mostEventsAnHour?: number
   /** Exchanges the refresh token for new tokens. @throws ProviderError */
   refresh(secrets: Secrets): Promise<RefreshedTokens>
   names(access: CrmAccess): Promise<Names>
