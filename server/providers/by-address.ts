@@ -55,6 +55,8 @@ export interface AddressChat {
   defaultWaitMs: number
   waitMs?(answer: Answer): number | undefined
   confirms: boolean
+  /** As in `Chat`. */
+  knowsIds?: true
   pace: Pace
   fits(message: ChatMessage): boolean
   /** What the address says without a call. */
@@ -218,6 +220,7 @@ export function createByAddress(
     pace: chat.pace,
     fits: chat.fits,
     confirms: chat.confirms,
+    ...(chat.knowsIds && { knowsIds: true }),
     authorizeUrl: ({ state }) => `${settings.pageUrl}?${new URLSearchParams({ state })}`,
     async exchange({ code }) {
       const { address, channel } = v.parse(pastedAddress, JSON.parse(code))

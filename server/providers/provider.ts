@@ -227,6 +227,8 @@ export interface Chat extends Provider {
   readonly pace: Readonly<Pace>
   /** Whether a message that the chat has accepted is in the channel. */
   readonly confirms: boolean
+  /** Set if the chat posts a message once that comes twice with one key. */
+  readonly knowsIds?: true
   /** If users paste the address of a webhook. */
   readonly byAddress?: ByAddress
   /** Whether the chat takes the message as a whole. One about a single change always fits. */
