@@ -8,10 +8,11 @@ import { usedTokens } from '../database/schema.ts'
 import { oneLine } from '../foreign-text.ts'
 import { ApiError } from '../http/errors.ts'
 import { byOwnNavigation } from '../http/origin.ts'
+import { atMostOnceAMinute } from '../log.ts'
 import { openState, sealCode } from '../people/authorization-state.ts'
 import { longestName, refusalInWords } from '../people/connections.ts'
 import { sha256 } from '../people/cookies.ts'
-import { authorizationLifetimeMs } from '../people/session.ts'
+import { authorizationLifetimeMs, personIn } from '../people/session.ts'
 import type { PastedAddress } from '../providers/by-address.ts'
 import type { ByAddress } from '../providers/provider.ts'
 import { type AddressId, addressPath, registry } from '../providers/registry.ts'
@@ -30,6 +31,7 @@ export function addressRoutes(id: AddressId, context: Context) {
   const { byAddress } = providers[id]
   const { name } = registry[id]
   const redirectUri = `${appUrl}${pathOf(navigations.callbackPage, id)}`
+  const warn = atMostOnceAMinute(log.warn)
 
   /** What began the authorization in this browser. Undefined if nothing did, it took too long, or it is complete. */
   async function begunIn(c: Request, state: string) {
@@ -38,7 +40,7 @@ export function addressRoutes(id: AddressId, context: Context) {
     const browser = await sessions.browser(c, begun.tokenHash)
     if (browser === undefined) return undefined
     const isUsed = await database.$count(usedTokens, eq(usedTokens.hash, sha256(state)))
-    return isUsed ? undefined : begun
+    return isUsed ? undefined : { ...begun, person: personIn(browser.session) }
   }
 
   function answer(
@@ -55,6 +57,7 @@ export function addressRoutes(id: AddressId, context: Context) {
   async function whyRefused(
     c: Request,
     byAddress: ByAddress,
+    person: string | undefined,
     address: string,
   ): Promise<string | undefined> {
     const problem = byAddress.problemWith(address)
@@ -66,12 +69,14 @@ export function addressRoutes(id: AddressId, context: Context) {
       return words
     }
     await limits.authorization(c)
-    const outcome = await byAddress.prove(address)
+    const prove = () => byAddress.prove(address)
+    const outcome = await limits.attempt(c, id, person, prove, ({ kind }) => kind === 'posted')
     switch (outcome.kind) {
       case 'posted':
         return undefined
       case 'wait': {
         const seconds = Math.ceil(outcome.ms / 1000)
+        warn('chat takes no proofs now', { provider: id })
         return `${name} takes no messages at this address now. Try again in ${seconds} ${seconds === 1 ? 'second' : 'seconds'}.`
       }
       case 'failed': {
@@ -91,9 +96,12 @@ export function addressRoutes(id: AddressId, context: Context) {
   })
 
   /** As `whyRefused`. A double click sends the form twice, and an address that works gets only one message. */
-  async function whyRefusedOnce(c: Request, byAddress: ByAddress, state: string, address: string) {
+  async function whyRefusedOnce(
+    state: string,
+    ...[c, byAddress, person, address]: Parameters<typeof whyRefused>
+  ) {
     const key = sha256(`${state} ${address}`)
-    const proof = proofs.get(key) ?? whyRefused(c, byAddress, address)
+    const proof = proofs.get(key) ?? whyRefused(c, byAddress, person, address)
     proofs.set(key, proof)
     try {
       const problem = await proof
@@ -135,7 +143,7 @@ export function addressRoutes(id: AddressId, context: Context) {
       const address = isStandIn ? (byAddress.standInAddress ?? '') : text('address')
       const channel = isStandIn ? '' : oneLine(text('channel'), longestName)
       try {
-        const problem = await whyRefusedOnce(c, byAddress, state, address)
+        const problem = await whyRefusedOnce(state, c, byAddress, begun.person, address)
         if (problem !== undefined) {
           return answer(c, addressPage({ name, state, byAddress, address, channel, problem }), 400)
         }

@@ -23,7 +23,7 @@ import { completeAuthorization } from '../people/authorize.ts'
 import { type Connection, sealSecrets } from '../people/connections.ts'
 import { sha256 } from '../people/cookies.ts'
 import { createEndGrant } from '../people/end-grant.ts'
-import { AuthorizationEnded, markUsed, randomToken } from '../people/session.ts'
+import { AuthorizationEnded, markUsed, personIn, randomToken } from '../people/session.ts'
 import { createSubscribe } from '../people/subscription.ts'
 import { VaultError } from '../people/vault.ts'
 import type { Grant } from '../providers/provider.ts'
@@ -126,6 +126,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   function refusalOf(error: unknown): ApiError {
     // A code of another authorization was pasted into this one.
     if (error instanceof AuthorizationEnded || error instanceof VaultError) return invalidState()
+    if (error instanceof ApiError) return error
     if (!(error instanceof ProviderError)) return internalError()
     const { kind, reason = '' } = error
     log.warn('authorization failed', { provider, ...error.fields })
@@ -187,11 +188,14 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
         }
 
         try {
-          const grant = await providers[provider].exchange({
+          const exchanged = {
             code: isAddressId(provider) ? openCode(vault, begun.codeVerifier, code) : code,
             redirectUri,
             codeVerifier: begun.codeVerifier,
-          })
+          }
+          const grant = await limits.attempt(c, provider, personIn(browser.session), () =>
+            providers[provider].exchange(exchanged),
+          )
           const store = async () => {
             const { unusable } = grant
             if (unusable !== undefined) {

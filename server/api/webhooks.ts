@@ -11,9 +11,12 @@ import type { WebhookRefusal } from '../providers/provider.ts'
 import { type CrmId, crmIds, registry, usedOf } from '../providers/registry.ts'
 import { watchedProperties } from '../relay/decide/rules.ts'
 import { failpoint } from '../relay/failpoint.ts'
+import { TooManyEvents } from '../relay/receive/inbox.ts'
 import { countWebhook, eventsNotUnderstood } from '../watch/metrics.ts'
 
 const maxBodyBytes = 1024 * 1024
+/** As old as a signature may be: so far may clocks be apart. */
+const mostAheadMs = 5 * 60_000
 
 /** Whoever types the address into a form may add a slash. A CRM may sign the address that it calls. */
 const pathsOf = (crm: CrmId) => [`/${crm}`, `/${crm}/`]
@@ -32,7 +35,7 @@ export function countWebhooks({ providers, log }: Context): MiddlewareHandler {
       warn('webhooks refused', { reason: 'address' })
       for (const id of used) countWebhook(id, 'address')
     } else if (status === 204) countWebhook(crm, 'stored', startedAt)
-    else if (status >= 500) countWebhook(crm, 'failed')
+    else if (status >= 500 || status === 429) countWebhook(crm, 'failed')
     else if (status !== 401) countWebhook(crm, 'malformed')
   }
 }
@@ -40,6 +43,7 @@ export function countWebhooks({ providers, log }: Context): MiddlewareHandler {
 export function webhookRoutes({ providers, inbox, apiUrl, now, log }: Context) {
   const routes = new Hono()
   const warn = atMostOnceAMinute(log.warn)
+  const tell = atMostOnceAMinute(log)
   const limitBody = bodyLimit({
     maxSize: maxBodyBytes,
     onError: () => {
@@ -76,11 +80,25 @@ export function webhookRoutes({ providers, inbox, apiUrl, now, log }: Context) {
 
       const { items, notUnderstood } = content
       const events = content.events.filter(({ property }) => watchedProperties.has(property))
-      await inbox.store(crm, events)
+      // A made-up one would stand first in the activity until then. To move it to now would give a real one, of a clock
+      // that differs, another time than the search finds.
+      const latestMs = now().getTime() + mostAheadMs
+      if (events.some(({ occurredAt }) => occurredAt.getTime() > latestMs)) throw notSigned('time')
+      const account = events[0]?.accountId
+      try {
+        await inbox.store(crm, events, providers[crm].mostEventsAnHour)
+      } catch (error) {
+        if (!(error instanceof TooManyEvents)) throw error
+        warn('webhooks refused', { reason: 'too_many', provider: crm, account })
+        c.header('Retry-After', '3600')
+        throw new ApiError(429, 'too_many_events', 'Too many events of this account in an hour.')
+      }
       failpoint('before answer')
       eventsNotUnderstood.inc({ provider: crm }, notUnderstood)
       const ofUnknownForm = notUnderstood > 0 && { notUnderstood }
-      log('webhook stored', { items, dealEvents: events.length, ...ofUnknownForm })
+      log.debug('webhook stored', { items, dealEvents: events.length, ...ofUnknownForm })
+      if (notUnderstood > 0) warn('events not understood', { provider: crm })
+      tell('webhooks stored', { provider: crm, account })
       return c.body(null, 204)
     })
   }

@@ -19,7 +19,7 @@ export async function ask(
     timeoutS = defaultTimeoutS,
     write,
     ...init
-  }: RequestInit & { timeoutS?: number; write?: (text: string) => void } = {},
+  }: RequestInit & { timeoutS?: number; write?: (text: string) => Promise<void> } = {},
 ): Promise<Reply> {
   try {
     const signal = AbortSignal.timeout(timeoutS * 1000)
@@ -28,7 +28,7 @@ export async function ask(
     if (write === undefined || !response.ok || response.body === null) {
       return { kind: 'answer', status, headers, text: await response.text() }
     }
-    for await (const text of response.body.pipeThrough(new TextDecoderStream())) write(text)
+    for await (const text of response.body.pipeThrough(new TextDecoderStream())) await write(text)
     return { kind: 'answer', status, headers, text: '' }
   } catch (error) {
     return { kind: 'none', why: whyOf(error, new URL(url), timeoutS) }

@@ -35,40 +35,36 @@ export function tablesInOrder(): PgTable[] {
 }
 
 /**
- * Writes all rows to a file that only its owner can read, as they are at one moment.
+ * Writes all rows, as they are at one moment.
  * @returns the number of rows.
  */
-export async function exportData(database: Database, path: string): Promise<number> {
-  const file = await open(path, 'w', 0o600)
-  const write = (value: unknown) => file.appendFile(`${JSON.stringify(value)}\n`)
-  try {
-    let count = 0
-    await write({ dealbell: migratedAt })
-    await database.transaction(
-      async (tx) => {
-        for (const table of tablesInOrder()) {
-          await tx.execute(
-            sql`declare exported no scroll cursor for select row_to_json(${table}) as row from ${table}`,
-          )
-          for (;;) {
-            const found = await rowsOf<{ row: unknown }>(tx, sql`fetch 1000 from exported`)
-            if (found.length === 0) break
-            const rows = found.map(({ row }) => row)
-            await write({ table: getTableName(table), rows })
-            count += rows.length
-          }
-          await tx.execute(sql`close exported`)
+export async function exportData(
+  database: Database,
+  writeText: (text: string) => Promise<void>,
+): Promise<number> {
+  const write = (value: unknown) => writeText(`${JSON.stringify(value)}\n`)
+  let count = 0
+  await write({ dealbell: migratedAt })
+  await database.transaction(
+    async (tx) => {
+      for (const table of tablesInOrder()) {
+        await tx.execute(
+          sql`declare exported no scroll cursor for select row_to_json(${table}) as row from ${table}`,
+        )
+        for (;;) {
+          const found = await rowsOf<{ row: unknown }>(tx, sql`fetch 1000 from exported`)
+          if (found.length === 0) break
+          const rows = found.map(({ row }) => row)
+          await write({ table: getTableName(table), rows })
+          count += rows.length
         }
-      },
-      { isolationLevel: 'repeatable read', accessMode: 'read only' },
-    )
-    await write({ end: count })
-    // The disk has it before anybody deletes the database.
-    await file.sync()
-    return count
-  } finally {
-    await file.close()
-  }
+        await tx.execute(sql`close exported`)
+      }
+    },
+    { isolationLevel: 'repeatable read', accessMode: 'read only' },
+  )
+  await write({ end: count })
+  return count
 }
 
 /**

@@ -1,8 +1,4 @@
-import { existsSync } from 'node:fs'
-import { dirname } from 'node:path'
 import type { BeforeMigration, Database } from '../database/open.ts'
-import { renameWhenFree } from '../database/rename.ts'
-import { syncPath } from '../database/synced-folder.ts'
 import { createVault } from '../people/vault.ts'
 import { loadEnvironment } from '../settings/environment.ts'
 import { openDatabase } from '../settings/open-database.ts'
@@ -10,6 +6,7 @@ import { endWithReader, lockDataDir, shownError } from '../settings/open-errors.
 import { parseEnv, type Settings } from '../settings/settings.ts'
 import { expandHome } from '../settings/text-file.ts'
 import { exportData, importData, requireEmpty, requireThisRelease } from './copy.ts'
+import { writeNewFile } from './new-file.ts'
 import { requireStored, storedKeys } from './running-server.ts'
 
 const usage = `Usage: npm run data -- export FILE   writes all data to a new file
@@ -31,15 +28,10 @@ try {
 }
 
 async function exportTo(path: string, settings: Settings): Promise<void> {
-  if (existsSync(path)) throw new Error(`${path} exists already. Choose another name.`)
   if (settings.databaseUrl === undefined) requireStored(settings)
-  // Only a complete file gets the name.
-  const unfinished = `${path}.part`
-  const count = await withDatabase(settings, requireThisRelease, (database) =>
-    exportData(database, unfinished),
+  const count = await writeNewFile(path, (write) =>
+    withDatabase(settings, requireThisRelease, (database) => exportData(database, write)),
   )
-  await renameWhenFree(unfinished, path)
-  syncPath(dirname(path))
   console.log(
     `${path} has ${inWords(count)} rows. Keep the encryption key too: it is not in the file.`,
   )

@@ -12,7 +12,9 @@ import {
 import { loadEnvironment } from '../settings/environment.ts'
 import { endWithReader, shownError } from '../settings/open-errors.ts'
 import { parseEnv, type Settings } from '../settings/settings.ts'
+import { expandHome } from '../settings/text-file.ts'
 import { ask } from './ask.ts'
+import { writeNewFile } from './new-file.ts'
 import { askServer } from './running-server.ts'
 
 const usage = `Usage: npm run relay -- status   what waits, and how many connections are broken
@@ -22,7 +24,7 @@ const usage = `Usage: npm run relay -- status   what waits, and how many connect
        npm run relay -- account ID            the connections, the backlog and the failures of an account of the CRM
        npm run relay -- account ID --pause    lets its messages wait; --resume sends them
        npm run relay -- account ID --replay   sends its dead deliveries of the last three days again
-       npm run relay -- account ID --export   writes all that belongs to it to standard output, as JSON
+       npm run relay -- account ID --export FILE   writes all that belongs to it to a new file, as JSON
        npm run relay -- account ID --delete   deletes all that belongs to it; --yes does not ask
 ID is the id at the CRM. If two CRMs have an account with one id, the name of the CRM stands before it, as in CRM:ID.`
 const commands = ['status', 'count', 'replay', 'health', 'account']
@@ -32,14 +34,14 @@ const options = { timeoutS: 60 }
 endWithReader()
 try {
   loadEnvironment()
-  const { command, id, steps, yes } = readArguments()
+  const { command, id, steps, yes, file } = readArguments()
   const settings = parseEnv(process.env)
   if (command === 'health') await requireHealth(settings)
   else if (command === 'status') {
     const figures = await askServer(settings, '/relay/status', statusAnswer, options)
     console.log(JSON.stringify(figures, null, 2))
   } else if (command === 'account') {
-    await withAccount(settings, id, steps[0], yes)
+    await withAccount(settings, id, steps[0], yes, file)
   } else if (command === 'count') {
     print(await askServer(settings, '/relay/count', deliveryCounts, options))
   } else {
@@ -53,21 +55,24 @@ try {
 }
 
 function readArguments() {
-  const flags = ['pause', 'resume', 'replay', 'export', 'delete', 'yes'] as const
+  const isFlag = { type: 'boolean' } as const
   try {
     const { positionals, values } = parseArgs({
       allowPositionals: true,
-      options: Object.fromEntries(flags.map((flag) => [flag, { type: 'boolean' as const }])),
+      options: {
+        ...{ pause: isFlag, resume: isFlag, replay: isFlag, delete: isFlag, yes: isFlag },
+        export: { type: 'string' },
+      },
     })
     const [command = '', id = '', ...more] = positionals
     const { yes = false, ...others } = values
     const steps = Object.keys(others)
     const isComplete =
       command === 'account'
-        ? id !== '' && steps.length <= 1 && (!yes || steps[0] === 'delete')
+        ? id !== '' && values.export !== '' && steps.length <= 1 && (!yes || steps[0] === 'delete')
         : id === '' && Object.keys(values).length === 0
     if (commands.includes(command) && isComplete && more.length === 0) {
-      return { command, id, steps, yes }
+      return { command, id, steps, yes, file: values.export }
     }
   } catch {
     // An unknown flag.
@@ -80,6 +85,7 @@ async function withAccount(
   id: string,
   step: string | undefined,
   yes: boolean,
+  file = '',
 ): Promise<void> {
   const pathOf = (name: string) => `/relay/account/${encodeURIComponent(name)}` as const
   const account = await askServer(settings, pathOf(id), accountAnswer, options)
@@ -92,10 +98,13 @@ async function withAccount(
   const path = pathOf(name)
   if (step === undefined) return console.log(JSON.stringify(account, null, 2))
   if (step === 'export') {
-    const write = (text: string) => void process.stdout.write(text)
-    // It takes as long as it takes.
-    const day = { timeoutS: 86_400, write }
-    await askServer(settings, `${path}/export`, v.strictObject({}), day)
+    const to = expandHome(file)
+    await writeNewFile(to, async (write) => {
+      // It takes as long as it takes.
+      const day = { timeoutS: 86_400, write }
+      await askServer(settings, `${path}/export`, v.strictObject({}), day)
+    })
+    console.log(`${to} has all that belongs to it, and names of deals in plain text.`)
     return
   }
   if (step === 'delete' && !yes) await confirm(id)

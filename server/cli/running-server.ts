@@ -38,7 +38,7 @@ export async function askServer<Answer>(
   settings: Settings,
   path: '/relay/status' | '/relay/count' | '/relay/replay' | `/relay/account/${string}`,
   shape: v.GenericSchema<unknown, Answer>,
-  options: { method?: 'POST'; timeoutS?: number; write?: (text: string) => void } = {},
+  options: { method?: 'POST'; timeoutS?: number; write?: (text: string) => Promise<void> } = {},
 ): Promise<Answer> {
   const origin = settings.localOriginAt(settings.port)
   const keys = await storedKeys(settings)

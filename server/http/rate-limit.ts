@@ -12,6 +12,8 @@ interface Limit {
   seconds: number
   /** What a user reads who reaches the limit by ordinary use. The log does not mention it. */
   refusal?: string
+  /** What a user reads whom others keep from going on. */
+  others?: string
 }
 
 /** How often something may happen. A whole company can be behind one address. */
@@ -20,6 +22,18 @@ export const rateLimits = {
   callsOfAddress: { times: 6_000, seconds: 60 },
   /** Each can lead to two calls to the provider. 150 people can connect both services in ten minutes. */
   authorizationsOfAddress: { times: 300, seconds: 600 },
+  /**
+   * Calls to one provider that failed, with codes or addresses that anybody can make up. Discord refuses all messages of a
+   * server that has made 10,000 such calls in ten minutes.
+   */
+  failuresOfAll: {
+    times: 1_000,
+    seconds: 600,
+    others:
+      'Too many authorizations have failed here. Connect in a browser that is signed in, or try again in ten minutes.',
+  },
+  /** Then each person whom the CRM has named may still make mistakes. */
+  failuresOfPerson: { times: 20, seconds: 600 },
   /** A test message waits for up to eight seconds. All browsers of a user count together. */
   testMessagesOfUser: {
     times: 1,
@@ -51,25 +65,40 @@ export function createRateLimits({ trustedProxies, log }: { trustedProxies: numb
   const limiters = new Map<string, RateLimiterMemory>()
   const warn = atMostOnceAMinute(log.warn)
 
-  async function count(c: Context, name: LimitName, key: string | undefined): Promise<void> {
-    if (key === undefined) return
-    const { times, seconds, refusal }: Limit = rateLimits[name]
+  function limiterOf(name: LimitName): RateLimiterMemory {
+    const { times, seconds } = rateLimits[name]
     const limiter =
       limiters.get(name) ?? new RateLimiterMemory({ points: times, duration: seconds })
     limiters.set(name, limiter)
-    const reached = await limiter.consume(key).then(
-      () => undefined,
-      (refused) => refused,
-    )
-    if (reached === undefined) return
-    if (!(reached instanceof RateLimiterRes)) throw reached
+    return limiter
+  }
+
+  /** Counts. @returns the limit if it was reached before. */
+  const take = (name: LimitName, key: string): Promise<RateLimiterRes | undefined> =>
+    limiterOf(name)
+      .consume(key)
+      .then(
+        () => undefined,
+        (reached: unknown) => {
+          if (reached instanceof RateLimiterRes) return reached
+          throw reached
+        },
+      )
+
+  function refuse(c: Context, name: LimitName, reached: RateLimiterRes, of = {}): never {
+    const { seconds, refusal, others }: Limit = rateLimits[name]
     requestsLimited.inc({ limit: name })
-    if (refusal === undefined) warn('rate limit reached', { limit: name })
+    if (refusal === undefined) warn('rate limit reached', { limit: name, ...of })
     // The library compares wall clocks, which may have been put back since.
     const waitMs = Math.min(reached.msBeforeNext, seconds * 1000)
     c.header('Retry-After', String(Math.ceil(waitMs / 1000)))
-    const sentence = refusal ?? 'Too many requests. Try again later.'
+    const sentence = refusal ?? others ?? 'Too many requests. Try again later.'
     throw new ApiError(429, 'too_many_requests', sentence)
+  }
+
+  async function count(c: Context, name: LimitName, key: string | undefined): Promise<void> {
+    const reached = key === undefined ? undefined : await take(name, key)
+    if (reached !== undefined) refuse(c, name, reached)
   }
 
   let warned = false
@@ -91,6 +120,29 @@ export function createRateLimits({ trustedProxies, log }: { trustedProxies: numb
     async standIns(c: Context, next: Next): Promise<void> {
       if (!standInApi.test(c.req.path)) await count(c, 'standInsOfAddress', addressOf(c))
       await next()
+    },
+    /**
+     * Calls a provider with what anybody can make up. Counts the call before it is made, because many may be on their way,
+     * and takes that back if it has worked.
+     * @param person whom the CRM has named. Others cannot use up what this person may try.
+     */
+    async attempt<Result>(
+      c: Context,
+      provider: string,
+      person: string | undefined,
+      call: () => Promise<Result>,
+      hasWorked: (result: Result) => boolean = () => true,
+    ): Promise<Result> {
+      let [name, key]: [LimitName, string] = ['failuresOfAll', provider]
+      let reached = await take(name, key)
+      if (reached !== undefined && person !== undefined) {
+        ;[name, key] = ['failuresOfPerson', `${provider} ${person}`]
+        reached = await take(name, key)
+      }
+      if (reached !== undefined) refuse(c, name, reached, { provider })
+      const result = await call()
+      if (hasWorked(result)) await limiterOf(name).reward(key)
+      return result
     },
     authorization: (c: Context) => count(c, 'authorizationsOfAddress', addressOf(c)),
     testMessage: (c: Context, userId: string) => count(c, 'testMessagesOfUser', userId),

@@ -226,6 +226,10 @@ function later(time: Date, ms: number): Date {
   return new Date(time.getTime() + ms)
 }
 
+/** Returns the name of the session's person; undefined if the CRM has not told who it is. */
+export const personIn = (session: Session | undefined) =>
+  session?.person.startsWith(nobody) ? undefined : session?.person
+
 /** Names a browser without a session to its pages. */
 export const nobody = 'nobody'
 

@@ -1,4 +1,5 @@
 import ky from 'ky'
+import { RateLimiterMemory } from 'rate-limiter-flexible'
 import * as v from 'valibot'
 import { errorCode } from '../log.ts'
 import {
@@ -54,10 +55,19 @@ export interface AddressChat {
   defaultWaitMs: number
   waitMs?(answer: Answer): number | undefined
   confirms: boolean
+  /** As in `Chat`. */
+  knowsIds?: true
   pace: Pace
   fits(message: ChatMessage): boolean
   /** What the address says without a call. */
   account(address: URL): Account
+  /** Answers after too many of which the chat refuses all calls of this server. */
+  invalid?: {
+    includes(answer: Answer): boolean
+    /** How many within `seconds` leave the rest to messages. */
+    most: number
+    seconds: number
+  }
   /** Asks without a post whether the address works, and for names. Missing if the chat cannot be asked. */
   look?: {
     request: { method: 'get' } | { method: 'post'; json: object }
@@ -87,13 +97,18 @@ export function createByAddress(
 ): Chat {
   const { id, look } = chat
   const { name } = registry[id]
+  const { invalid } = chat
+  const invalidCalls =
+    invalid && new RateLimiterMemory({ points: invalid.most, duration: invalid.seconds })
 
   async function ask(url: URL, call: { method: 'get' } | { method: 'post'; json: object }) {
     const options = { throwHttpErrors: false, ...(chat.headers && { headers: chat.headers }) }
     const request = ky(url, { ...call, ...options, ...oneTry(callMs, mostAnswerBytes) })
     const { status, headers } = await request
     // The time limit holds for the text of the request, but not for that of the response.
-    return { status, headers, body: await request.text() } satisfies Answer
+    const answer: Answer = { status, headers, body: await request.text() }
+    if (invalid?.includes(answer)) await invalidCalls?.penalty(id)
+    return answer
   }
 
   const plain = (address: URL) => chat.plain?.(address) ?? address
@@ -178,6 +193,9 @@ export function createByAddress(
       return text === settings.standInAddress ? undefined : otherForm(address, chat.form, name)
     },
     async prove(address) {
+      // Messages need what is left.
+      const spent = await invalidCalls?.get(id)
+      if (spent?.remainingPoints === 0) return { kind: 'wait', ms: spent.msBeforeNext }
       if (look?.request.method !== 'get') {
         return await countedPost(id, () => post(address, hello, [address]))
       }
@@ -202,6 +220,7 @@ export function createByAddress(
     pace: chat.pace,
     fits: chat.fits,
     confirms: chat.confirms,
+    ...(chat.knowsIds && { knowsIds: true }),
     authorizeUrl: ({ state }) => `${settings.pageUrl}?${new URLSearchParams({ state })}`,
     async exchange({ code }) {
       const { address, channel } = v.parse(pastedAddress, JSON.parse(code))

@@ -130,6 +130,8 @@ export interface Crm extends Provider {
   ): WebhookRefusal | undefined
   /** Checks the signature of a webhook and reads its events. `nowMs` is in ms since 1970. */
   readWebhook(request: WebhookRequest, nowMs: number): WebhookContent
+  /** The most new events of an account that are stored in an hour, if somebody in the account can make them up. */
+  readonly mostEventsAnHour?: number
   /** Exchanges the refresh token for new tokens. @throws ProviderError */
   refresh(secrets: Secrets): Promise<RefreshedTokens>
   names(access: CrmAccess): Promise<Names>
@@ -236,6 +238,8 @@ export interface Chat extends Provider {
   readonly pace: Readonly<Pace>
   /** Whether a message that the chat has accepted is in the channel. */
   readonly confirms: boolean
+  /** Set if the chat posts a message once that comes twice with one key. */
+  readonly knowsIds?: true
   /** If users paste the address of a webhook. */
   readonly byAddress?: ByAddress
   /** Whether the chat takes the message as a whole. One about a single change always fits. */

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { createByAddress } from '../../server/providers/by-address.ts'
 import { defaultTimeouts, outcomeOfUnknown } from '../../server/providers/calls.ts'
 import type { ChatMessage, Part } from '../../server/providers/chat-message.ts'
-import { createDiscord } from '../../server/providers/discord/discord.ts'
+import { createDiscord, discord } from '../../server/providers/discord/discord.ts'
 import { googleChat } from '../../server/providers/google-chat/google-chat.ts'
 import { readAddress } from '../../server/providers/read-address.ts'
 import { type Change, dealRules } from '../../server/relay/decide/rules.ts'
@@ -394,6 +395,43 @@ test.each(['', '/', '/slack', '/github/', '?wait=false&wait=x', '?with_component
     await server.close()
   },
 )
+
+test('proofs stop before Discord blocks this server, and messages go on', async () => {
+  const answers: [Answer, counts: boolean][] = [
+    [{ status: 401 }, true],
+    [{ status: 403 }, true],
+    [{ status: 429, headers: { 'X-RateLimit-Scope': 'user' } }, true],
+    [{ status: 429, headers: { 'X-RateLimit-Scope': 'shared' } }, false],
+    [{ status: 404 }, false],
+    [{ status: 500 }, false],
+  ]
+  for (const [answer, counts] of answers) {
+    const server = await openProvider(answer)
+    const origins = [server.url]
+    const settings = {
+      origins,
+      pageUrl: '',
+      standInAddress: undefined,
+      inUse: true,
+      standIn: false,
+    }
+    const { byAddress, post } = createByAddress(
+      { ...discord, ...(discord.invalid && { invalid: { ...discord.invalid, most: 2 } }) },
+      settings,
+      defaultTimeouts,
+    )
+    const address = `${server.url}/api/webhooks/1234567890123456789/${'x'.repeat(68)}`
+    const postOnce = () =>
+      post({ accessToken: '', incomingWebhookUrl: address }, '1', testMessage, [])
+    for (const call of [() => byAddress?.prove(address), postOnce]) await call()
+    const proof = await byAddress?.prove(address)
+    expect([answer, server.calls.length]).toEqual([answer, counts ? 2 : 3])
+    if (counts) expect(proof).toEqual({ kind: 'wait', ms: expect.any(Number) })
+    await postOnce()
+    expect(server.calls).toHaveLength(counts ? 3 : 4)
+    await server.close()
+  }
+})
 
 test('Google Chat gets one id for each form of a message', () => {
   const address = of('https://chat.googleapis.com/v1/spaces/A/messages?key=a&token=b%3D')

@@ -1,5 +1,5 @@
 import { eq } from 'drizzle-orm'
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { connections, dealEvents } from '../../server/database/schema.ts'
 import { createChecks } from '../../server/people/checks.ts'
 import type { DealEvent } from '../../server/providers/deal.ts'
@@ -411,4 +411,40 @@ test('a webhook gets 204 if it is ours, whatever it says, and only after its eve
   expect(await tell(ada, { data, previous }, { attempt: 2 })).toBe(204)
   expect(await stored()).toBe(1)
   expect(await outcomes(a, 1)).toEqual(sent(1))
+})
+
+test('what a user of a company makes up is neither in the future nor without end', async () => {
+  await connect(ada, 'A')
+  await connect(ben, 'B')
+  const { pipedrive } = backend.providers
+  const { mostEventsAnHour } = pipedrive
+  onTestFinished(() => void Object.assign(pipedrive, { mostEventsAnHour }))
+  Object.assign(pipedrive, { mostEventsAnHour: 20 })
+  const deal = newDeal('Deal', ada)
+  const at = (ms: number) => new Date(Date.now() + ms).toISOString()
+  const forge = (id: number, update_time: string, by = ada, of = {}) =>
+    tell(
+      by,
+      { data: { ...deal.data, id, stage_id: 11, update_time }, previous: { stage_id: 10 } },
+      of,
+    )
+  const stored = () => backend.database.$count(dealEvents)
+
+  expect(await forge(1, '2199-01-01T00:00:00Z')).toBe(401)
+  expect(await forge(1, at(6 * minute))).toBe(401)
+  expect(await stored()).toBe(0)
+  expect(await forge(1, at(4 * minute))).toBe(204)
+
+  // The other user's webhook tells of the same: only new events count.
+  const now = at(0)
+  for (const user of [ada, ben]) {
+    for (let id = 2; id < 20; id++) expect(await forge(id, now, user)).toBe(204)
+  }
+  expect(await forge(20, now)).toBe(204)
+  for (let id = 21; id < 40; id++) expect(await forge(id, now, ben)).toBe(429)
+  expect(await stored()).toBe(20)
+  const linesOf = (event: string) => backend.lines.filter((line) => line.includes(event)).length
+  expect([linesOf('"webhooks stored"'), linesOf('"too_many"')]).toEqual([1, 1])
+
+  expect(await forge(1, now, ada, { company_id: 77, auth: authOf(77) })).toBe(204)
 })

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
@@ -113,13 +113,16 @@ describe.each(databaseKinds)('a server on %s', (kind) => {
     expect(await relay('replay', nextKey)).toBe('1 dead deliveries are sent again\n')
     await outside.accepted((posts) => posts.length === 2)
     expect(outside.posts.map(dealIn)).toEqual([1, 2])
-    const { deliveries } = JSON.parse(await relay('account 1 --export', nextKey))
+    const file = join(await newFolder(), 'account')
+    await relay(`account 1 --export ${file}`, nextKey)
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    const { deliveries } = JSON.parse(await readFile(file, 'utf8'))
     expect(deliveries).toHaveLength(2)
     await connectAccount(server, { portal: 2, channel: 'C2' })
     const remove = 'account 2 --delete'
     await expect(relay(remove, nextKey, '1\n')).rejects.toThrow(/Nothing was deleted/)
     await expect(relay(remove, nextKey)).rejects.toThrow(/Nothing was deleted/)
-    await expect(relay('account 1 --export --yes', nextKey)).rejects.toThrow(/Usage:/)
+    await expect(relay(`account 1 --export ${file} --yes`, nextKey)).rejects.toThrow(/Usage:/)
     expect(await relay(remove, nextKey, '2\n')).toBe('All that belonged to it is deleted.\n')
     await expect(relay('account 2', nextKey)).rejects.toThrow(/Nobody has connected an account 2/)
     await server.stop()

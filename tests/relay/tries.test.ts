@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { expect, test, vi } from 'vitest'
+import { expect, onTestFinished, test, vi } from 'vitest'
 import { dealEvents } from '../../server/database/schema.ts'
 import { retryAfterMs } from '../../server/relay/send/end.ts'
 import { relayTimes } from '../../server/relay/times.ts'
@@ -53,4 +53,32 @@ test('a provider that is down for a day ends the tries', async () => {
   await backend.database.update(dealEvents).set({ receivedAt: aDayAgo, occurredAt: aDayAgo })
   await backend.settled()
   expect(await backend.outcomes(userId)).toEqual([['dead', 'hubspot_status_502']])
+})
+
+test.each([
+  [
+    'knows no ids gets a message five times after answers were lost, and it is dead',
+    false,
+    'TIMEOUT',
+    5,
+  ],
+  ['knows ids gets it again until it answers', true, 'TIMEOUT', 22],
+  ['is not reached gets it when it is, also without ids', false, 'ECONNREFUSED', 22],
+])('a chat that cannot be asked and %s', async (_, knowsIds, code, most) => {
+  const { slack } = backend.providers
+  const own = { ...slack }
+  onTestFinished(() => void Object.assign(slack, own))
+  let posts = 0
+  const reason = 'unreachable'
+  Object.assign(slack, {
+    check: undefined,
+    pace: { channelMs: 1, perSecond: 1_000, burst: 1_000 },
+    knowsIds: knowsIds || undefined,
+    post: async () => (++posts < 22 ? { kind: 'failed', reason, code } : { kind: 'posted' }),
+  })
+  const userId = await connect()
+  await tell([7])
+  await backend.settled()
+  expect(posts).toBe(most)
+  expect(await backend.outcomes(userId)).toEqual([most < 22 ? ['dead', reason] : ['sent', null]])
 })

@@ -1,3 +1,4 @@
+import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
 import { createRateLimits, rateLimits } from '../../server/http/rate-limit.ts'
 import { logTo } from '../../server/log.ts'
@@ -228,3 +229,50 @@ test('the tries of one client are limited, and the page says so', async () => {
   expect([answer.status, harness.calls.length]).toEqual([429, 1])
   expect(Number(answer.headers.get('Retry-After'))).toBeGreaterThan(0)
 })
+
+test.each([id, 'hubspot'] as const)(
+  'after too many strangers have failed at %s, it is called only for a person whom the CRM knows',
+  async (provider) => {
+    const log = logTo((_level, event) => void harness.logged.push(event))
+    const limits = createRateLimits({ trustedProxies: 0, log })
+    const app = harness.appWith({ limits })
+    const outside = new Hono().get('/', async (c) => {
+      const fails = () =>
+        limits.attempt(
+          c,
+          provider,
+          undefined,
+          async () => false,
+          (works) => works,
+        )
+      for (let n = 0; n < rateLimits.failuresOfAll.times; n++) await fails()
+      return c.text('')
+    })
+    const known = openBrowser({ app })
+    await known.connect('hubspot')
+    const stranger = openBrowser({ app })
+    // It has a session, but anybody has a webhook of his own.
+    await stranger.connect(id)
+    await outside.request('/')
+    /** @returns whether the provider was called. */
+    async function fail(one: Browser): Promise<boolean> {
+      harness.calls.length = 0
+      if (provider === id) {
+        answerPosts(() => new Response('', { status: 404 }))
+        const { status } = await submit(one, { state: await begin(one), address })
+        expect(status).toBe(harness.calls.length > 0 ? 400 : 429)
+      } else {
+        const params = await one.authorize(provider)
+        params.set('code', 'made-up')
+        harness.calls.length = 0
+        const { status } = await one.call(`/api/${provider}/callback?${params}`)
+        expect(status).toBe(harness.calls.length > 0 ? 502 : 429)
+      }
+      return harness.calls.length > 0
+    }
+    expect(await fail(openBrowser({ app }))).toBe(false)
+    expect(await fail(stranger)).toBe(false)
+    expect(harness.logged).toEqual(['rate limit reached'])
+    expect(await fail(known)).toBe(true)
+  },
+)

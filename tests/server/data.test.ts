@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { readFile, stat, writeFile } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { getTableName, sql } from 'drizzle-orm'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { exportData, importData, tablesInOrder } from '../../server/cli/copy.ts'
+import { writeNewFile } from '../../server/cli/new-file.ts'
 import {
   type Database,
   type OpenDatabase,
@@ -28,6 +30,8 @@ const outside = await openOutside()
 afterAll(outside.close)
 let last = 0
 const newPath = () => join(folder, String(++last))
+const exportTo = (path: string, database: Database) =>
+  writeNewFile(path, (write) => exportData(database, write))
 
 const key = randomBytes(32)
 const vault = createVault([key])
@@ -59,6 +63,36 @@ test('each table is in an export', async () => {
   expect(tablesInOrder().map(getTableName).sort()).toEqual(await tableNames(database))
 })
 
+test('an export is a new file of its owner, and leaves alone what has its name, also a link', async () => {
+  const write = (path: string) => writeNewFile(path, (write) => write('secret'))
+  const path = newPath()
+  // Somebody else may be able to write to the folder.
+  const open = newPath()
+  await writeFile(open, 'open', { mode: 0o666 })
+  for (const name of [path, `${path}.part`]) {
+    await writeFile(name, 'before')
+    await expect(write(path)).rejects.toThrow(`${name} exists already.`)
+    expect(await readFile(name, 'utf8')).toBe('before')
+    await rm(name)
+    for (const target of [open, join(folder, 'nowhere')]) {
+      await symlink(target, name)
+      await expect(write(path)).rejects.toThrow(`${name} exists already.`)
+      await rm(name)
+    }
+  }
+  expect([await readFile(open, 'utf8'), existsSync(join(folder, 'nowhere'))]).toEqual([
+    'open',
+    false,
+  ])
+  // What was cut off leaves nothing.
+  await expect(
+    writeNewFile(path, () => Promise.reject(new Error('The server ended.'))),
+  ).rejects.toThrow('The server ended.')
+  expect((await readdir(folder)).filter((name) => name.includes('.part'))).toEqual([])
+  await write(path)
+  expect([await readFile(path, 'utf8'), (await stat(path)).mode & 0o777]).toEqual(['secret', 0o600])
+})
+
 test.each([
   ['PGlite', 'PGlite'],
   ['PGlite', 'PostgreSQL'],
@@ -76,7 +110,7 @@ test.each([
     await idle.tell([change])
     // JSON leaves the line separator as it is.
     await source.database.update(deliveries).set({ dealName: '"\u2028\r\n\\🔔</script>' })
-    const count = await exportData(source.database, path)
+    const count = await exportTo(path, source.database)
 
     const target = await openEmpty(to)
     const { database } = target
@@ -129,7 +163,7 @@ describe('a file is refused, and nothing is written, if it', () => {
     const backend = await startBackend(source, outside, { key, working: false })
     await backend.connect({ portal: 9, channel: 'C9' })
     const path = newPath()
-    await exportData(source.database, path)
+    await exportTo(path, source.database)
     lines = (await readFile(path, 'utf8')).split('\n')
     await source.close()
     target = await openTestDatabase('PGlite')

@@ -242,7 +242,7 @@ test.skipIf(process.platform === 'win32').each([
 })
 
 test.each([
-  ['relay -- account', ['server/cli/relay.ts', 'account', '4200001', '--export']],
+  ['relay -- account', ['server/cli/relay.ts', 'account', '4200001']],
   ['doctor', ['server/doctor/doctor.ts']],
 ])('npm run %s ends without a word when its reader has gone', async (_, args) => {
   const server = launch()

@@ -1,9 +1,12 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { PgTable } from 'drizzle-orm/pg-core'
 import { Hono } from 'hono'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { sessions, usedTokens, users } from '../../server/database/schema.ts'
+import { answerError } from '../../server/http/errors.ts'
 import { clientAddress, createRateLimits, rateLimits } from '../../server/http/rate-limit.ts'
 import { logTo } from '../../server/log.ts'
+import { registry } from '../../server/watch/metrics.ts'
 import { fromAddress, openBrowser, refusal, shareHarness, signIn } from './harness.ts'
 
 /** More than may begin at one address. */
@@ -80,6 +83,63 @@ describe('a flood from one address', () => {
     expect(await send(times + 10, page)).toEqual({ 200: times, 429: 10 })
     const call = () => from.request('/sandbox/slack/api/chat.postMessage', { method: 'POST' })
     expect((await call()).status).not.toBe(429)
+  })
+})
+
+describe('failed attempts at a provider', () => {
+  const { times } = rateLimits.failuresOfAll
+  const own = rateLimits.failuresOfPerson.times
+
+  /** Attempts of somebody. @returns how many reached the provider. */
+  function openAttempts() {
+    const lines: string[] = []
+    const log = logTo(
+      (_level, event, fields) => void lines.push(JSON.stringify({ event, ...fields })),
+    )
+    const limits = createRateLimits({ trustedProxies: 0, log })
+    async function attempts(count: number, provider: string, works: boolean, person?: string) {
+      let reached = 0
+      const one = new Hono().onError(answerError(log)).get('/', async (c) => {
+        const call = async () => {
+          reached++
+          await nextTurn()
+          return works
+        }
+        await limits.attempt(c, provider, person, call, (result) => result)
+        return c.text('')
+      })
+      const calls = Array.from({ length: count }, () => one.request('/'))
+      const answers = await Promise.all(calls)
+      const refused = answers.filter(({ status }) => status === 429)
+      expect(refused.length).toBe(count - reached)
+      for (const { headers } of refused)
+        expect(Number(headers.get('Retry-After'))).toBeGreaterThan(0)
+      return reached
+    }
+    return { attempts, lines }
+  }
+
+  test('are limited for all together, and then only a person whom the CRM knows may go on', async () => {
+    const { attempts, lines } = openAttempts()
+    expect(await attempts(times - 1, 'one', true)).toBe(times - 1)
+    expect(await attempts(times - 1, 'one', false)).toBe(times - 1)
+    expect(await attempts(5, 'one', false, 'A')).toBe(5)
+    expect(await attempts(9, 'one', true)).toBe(0)
+    // One line for all that are refused.
+    expect(lines).toEqual([
+      '{"event":"rate limit reached","limit":"failuresOfAll","provider":"one"}',
+    ])
+    expect(await attempts(own, 'one', false, 'A')).toBe(own - 4)
+    expect(await attempts(own - 1, 'one', true, 'B')).toBe(own - 1)
+    expect(await attempts(own - 1, 'one', true, 'B')).toBe(own - 1)
+    expect(await attempts(9, 'another', false)).toBe(9)
+    const metrics = await registry.metrics()
+    expect(metrics).toMatch(/^dealbell_requests_limited_total\{limit="failuresOfAll"\} \d+$/m)
+  })
+
+  test('are counted before they are answered, so many at once are no more', async () => {
+    const { attempts } = openAttempts()
+    expect(await attempts(times + 50, 'one', false)).toBe(times)
   })
 })
 

@@ -1,7 +1,7 @@
 import { knownChat } from './chats.ts'
 import type { SimulatedDatabase } from './database.ts'
 import { type How, minute, second } from './faults.ts'
-import { type MoveName, movesIn, nameOf, nameSql } from './moves.ts'
+import { dealOf, type MoveName, movesIn, nameOf, nameSql } from './moves.ts'
 import type { Plan, PlannedMove } from './plan.ts'
 import type { Processes } from './processes.ts'
 import type { Owner, Time } from './time.ts'
@@ -53,6 +53,19 @@ function applies(user: User, move: Move): boolean {
 export const dealsOf = ({ faults }: Plan, how: How) =>
   faults.flatMap((fault) => ('how' in fault && fault.how === how ? (fault.deals ?? []) : []))
 
+/** Whether the chat never says that it has the message about the move, which may be a digest. */
+function isLost({ deal, to }: Move, { plan, world }: Played): boolean {
+  const lost = dealsOf(plan, 'loses the answers of a deal')
+  return (
+    lost.includes(deal) ||
+    (lost.length > 0 &&
+      world.posts.some(
+        ({ moves }) =>
+          moves.includes(nameOf({ deal, to })) && moves.some((name) => lost.includes(dealOf(name))),
+      ))
+  )
+}
+
 /** Whether the user must be told of the move, if the run has ended. */
 function mustBeTold(played: Played, user: User, move: Move): boolean {
   const { plan } = played
@@ -60,6 +73,7 @@ function mustBeTold(played: Played, user: User, move: Move): boolean {
   if (user.account !== move.account || safeSince === undefined || !applies(user, move)) return false
   if (move.happenedAt === undefined || move.happenedAt <= safeSince) return false
   if (dealsOf(plan, 'refuses a deal').includes(move.deal)) return false
+  if (isLost(move, played)) return false
   // The user has connected during the run. HubSpot's clock tells the time in whole seconds only.
   if (user.hasActed && move.happenedAt < safeSince + 5 * second && safeSince > 0) {
     if (safeSince !== user.routes[0]?.from) return false
@@ -115,6 +129,7 @@ export function check(played: Played): string[] {
   return [
     ...eachOnce(played, rows),
     ...noneRepeated(played),
+    ...fewRepeated(played),
     ...inOrder(played, rows),
     ...atPace(played),
     ...accountsAtPace(played).slice(0, 3),
@@ -239,6 +254,26 @@ function noneRepeated({ plan, world, users }: Played): string[] {
       : [],
   )
   return [...again, ...twice]
+}
+
+/** A chat that knows no ids gets a user's message so often, if no answer comes and nothing else of ours fails. */
+const mostRepeats = 5
+
+/** (1): a message whose answers are lost comes a few times. */
+function fewRepeated({ plan, world, users }: Played): string[] {
+  const isOurs = plan.faults.some(({ kind }) => kind !== 'chat' && kind !== 'crm')
+  if (isOurs || plan.searchesAtStart) return []
+  const deals = dealsOf(plan, 'loses the answers of a deal')
+  const lost = world.posts.flatMap(({ channel, moves }) =>
+    moves.filter((name) => deals.includes(dealOf(name))).map((name) => ({ channel, name })),
+  )
+  const told = Map.groupBy(lost, ({ channel, name }) => `${channel} gets deal ${name}`)
+  return [...told].flatMap(([what, [first, ...more]]) => {
+    const most =
+      mostRepeats *
+      users.filter(({ routes }) => routes.some(({ channel }) => channel === first?.channel)).length
+    return more.length >= most ? [`(1) ${what} ${more.length + 1} times`] : []
+  })
 }
 
 /**

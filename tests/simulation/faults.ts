@@ -44,6 +44,8 @@ export type How =
   | 'refuses a rich deal'
   | 'refuses the webhook'
   | 'fails unheard'
+  /** Of messages about some deals, it loses each answer. */
+  | 'loses the answers of a deal'
   /** Its server fails at some deals: at messages about them, or at reads of one of them. */
   | 'fails at a deal'
   /** Its server fails at the changelogs of some deals. */
@@ -203,6 +205,17 @@ export function drawUnknown(
   // The relay asks for the first deal whether the CRM works.
   const others = kind === 'crm' ? deals.filter((deal) => deal !== 1) : deals
   return [{ ...of, kind, at: 0, forMs: endMs + 3 * minute, deals: others }]
+}
+
+/** In some runs, a chat that knows no ids posts each message about a deal, and its answer is lost. */
+export function drawLost(
+  dice: Dice,
+  { moves, endMs }: Pick<Between, 'endMs'> & { moves: readonly { deal: number }[] },
+): Fault[] {
+  if (dice.chance(0.5)) return []
+  const { deal } = dice.oneOf(moves as [{ deal: number }, ...{ deal: number }[]])
+  const of = { kind: 'chat', how: 'loses the answers of a deal', share: 1, pauseS: 0 } as const
+  return [{ ...of, at: 0, forMs: endMs + 3 * minute, deals: [deal] }]
 }
 
 function drawFault({ dice, processes, users, channels, eventsMs, endMs }: Between): Fault {

@@ -5,6 +5,7 @@ import type { PlannedMove } from './plan.ts'
 
 export type MoveName = `${string}:${string}`
 export const nameOf = ({ deal, to }: Pick<PlannedMove, 'deal' | 'to'>): MoveName => `${deal}:${to}`
+export const dealOf = (name: MoveName) => Number.parseInt(name, 10)
 
 /** The move that a row of `deal_events` is about. The CRMs have other names for the stages. */
 export const nameSql = `deal_id || ':' || case value

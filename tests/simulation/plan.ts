@@ -4,6 +4,7 @@ import {
   type Between,
   drawChangelogs,
   drawFaults,
+  drawLost,
   drawMistake,
   drawUnknown,
   type Fault,
@@ -110,6 +111,7 @@ const bulk = { account: 3, users: 30, channel: 'T9/C9', deals: 100 }
 const chatSalt = 389
 /** With this number, they keep the pace of its account, too. */
 const paceSalt = 178
+const lostSalt = 11
 
 /** With this number, each of their deals moves once. */
 const moreSalt = 537
@@ -243,6 +245,8 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
     const lost = moves.flatMap(({ deal }, at) => (isLost[at] ? [deal] : []))
     faults.push(...drawChangelogs(new Dice(seed * 7_919 + changelogSalt), lost))
   }
+  const { knowsIds = true } = knownChat(chat)
+  if (!knowsIds) faults.push(...drawLost(new Dice(seed * 7_919 + lostSalt), { moves, endMs }))
   // It takes a minute to play, so it is rare.
   if (seed % 1_000 === 500) faults.push(outage)
   // Numbers of their own, so that older seeds keep the rest of their plans. With a clock that is further ahead, HubSpot's
@@ -252,7 +256,6 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   const clockAt = more.between(0, endMs)
   if (isClockAhead) faults.push({ kind: 'clock', at: clockAt, aheadMs: 4 * minute })
   const isKnown = more.chance(0.5)
-  const { knowsIds = isKnown } = knownChat(chat)
   const drawnPace = drawPace(new Dice(seed * 7_919 + paceSalt), knownChat(chat).pace)
   // The long outage is played with rare looks for due channels, between which turns would be lost.
   const pace = faults.includes(outage) ? undefined : drawnPace
@@ -274,7 +277,7 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
     aheadMs,
     indexLagMs: dice.oneOf([0, dice.between(0, 20_000)]),
     callLimit: dice.oneOf([100, 100, 12]),
-    knowsIds,
+    knowsIds: knownChat(chat).knowsIds ?? isKnown,
     ...(crm === 'pipedrive'
       ? drawPipedrive(seed, { users, moves, endMs })
       : { webhookFaults: [], shortFrom: undefined, tellsDay: false }),

@@ -91,6 +91,14 @@ export const discord: AddressChat = {
     const inBody = new Headers({ 'Retry-After': success ? `${output.retry_after}` : '' })
     return askedWaitMs(headers, askedWaitMs(inBody, discord.defaultWaitMs))
   },
+  // Discord blocks an address after 10,000. No header tells the count.
+  // https://docs.discord.com/developers/topics/rate-limits#invalid-request-limit-aka-cloudflare-bans
+  invalid: {
+    includes: ({ status, headers }) =>
+      [401, 403, 429].includes(status) && headers.get('X-RateLimit-Scope') !== 'shared',
+    most: 5_000,
+    seconds: 600,
+  },
   // Users have measured 30 messages in 60 seconds for a channel, which all its webhooks share.
   // https://github.com/discord/discord-api-docs/issues/6753
   pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },

@@ -63,6 +63,7 @@ export const googleChat: AddressChat = {
     return { url, json }
   },
   confirms: true,
+  knowsIds: true,
   failure({ status, body }) {
     const { success, output } = safeParse(errorAnswer, body)
     if (!success) return status >= 200 && status < 300 ? undefined : `http_${status}`

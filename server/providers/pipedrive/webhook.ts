@@ -19,7 +19,10 @@ export function createPipedriveWebhook({
   clientId,
   clientSecret,
   olderSecrets = [],
-}: ProviderSettings): Pick<Crm, 'webhookRefusal' | 'readWebhook' | 'uninstalledBy'> {
+}: ProviderSettings): Pick<
+  Crm,
+  'webhookRefusal' | 'mostEventsAnHour' | 'readWebhook' | 'uninstalledBy'
+> {
   const secrets = [clientSecret, ...olderSecrets]
 
   /** The company that a webhook's header names, or why it is refused. */
@@ -32,6 +35,9 @@ export function createPipedriveWebhook({
 
   return {
     webhookRefusal: (header) => senderIn(header).why,
+
+    // Users of the company can read the password. A day of so many would use up several budgets of the smallest plan.
+    mostEventsAnHour: 5_000,
 
     readWebhook({ header, body }) {
       const sender = senderIn(header)

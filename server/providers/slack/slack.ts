@@ -22,6 +22,8 @@ export function createSlack(
     pace: { channelMs: 1_000, perSecond: 5, burst: 20 },
     fits: fitsSlack,
     confirms: true,
+    // By one source of several (post.ts).
+    knowsIds: true,
     authorizeUrl,
     exchange: (request) => counted('slack', 'exchange', () => exchange(request)),
     check: (...of) => counted('slack', 'check', () => check(...of)),

@@ -3,6 +3,7 @@
 // event that is reported several times, also by a webhook and a search, is stored once.
 
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { RateLimiterMemory } from 'rate-limiter-flexible'
 import type { Database } from '../../database/open.ts'
 import type { DealEvent } from '../../providers/deal.ts'
 import type { CrmId } from '../../providers/registry.ts'
@@ -10,18 +11,24 @@ import { eventsStored } from '../../watch/metrics.ts'
 import { failpoint } from '../failpoint.ts'
 import { storeMissed } from './missed.ts'
 import {
+  accountOf,
   type CrmEvent,
   firstOf,
   inOrder,
   insertEvents,
   maxRowsAtOnce,
+  sumOf,
   targetsOf,
   usersOf,
 } from './store.ts'
 
 export interface Inbox {
-  /** Stores the new events and their deliveries. Resolves after the commit. */
-  store(crm: CrmId, events: readonly DealEvent[]): Promise<void>
+  /**
+   * Stores the new events and their deliveries. Resolves after the commit.
+   * @param mostAnHour of the account of these events.
+   * @throws TooManyEvents
+   */
+  store(crm: CrmId, events: readonly DealEvent[], mostAnHour?: number): Promise<void>
   /**
    * Stores those events of a search that no webhook has brought, for the users who were connected when the change happened.
    * `events` must contain all changes of these deals and properties in the searched time.
@@ -31,6 +38,9 @@ export interface Inbox {
   storeFound(crm: CrmId, events: readonly DealEvent[], aheadMs: number): Promise<number>
 }
 
+/** So many events of the account were stored within an hour that no more are. */
+export class TooManyEvents extends Error {}
+
 interface StoreCall {
   events: readonly CrmEvent[]
   resolve: () => void
@@ -39,6 +49,8 @@ interface StoreCall {
 
 /** @param onStored is called after each transaction. */
 export function createInbox(database: Database, onStored: () => void): Inbox {
+  /** Only new events count: each user's webhook may tell of the same one. Each process counts what it stores. */
+  const ofHour = new RateLimiterMemory({ points: 0, duration: 60 * 60 })
   let queue: StoreCall[] = []
   let storing = false
 
@@ -55,10 +67,12 @@ export function createInbox(database: Database, onStored: () => void): Inbox {
       })
       queue = queue.slice(batch.length)
       try {
-        let stored = await storeEvents(
+        const { first, inserted } = await storeEvents(
           database,
           batch.flatMap(({ events }) => events),
         )
+        for (const [account, count] of inserted) await ofHour.penalty(account, count)
+        let stored = first
         const next: StoreCall[] = []
         for (const each of batch) {
           const rest = each.events.slice(stored)
@@ -86,9 +100,12 @@ export function createInbox(database: Database, onStored: () => void): Inbox {
   }
 
   return {
-    store(crm, received) {
-      if (received.length === 0) return Promise.resolve()
-      return new Promise((resolve, reject) => {
+    async store(crm, received, mostAnHour = Number.POSITIVE_INFINITY) {
+      const [one] = received
+      if (one === undefined) return
+      const counted = await ofHour.get(accountOf({ ...one, crm }))
+      if (counted !== null && counted.consumedPoints >= mostAnHour) throw new TooManyEvents()
+      await new Promise<void>((resolve, reject) => {
         // In order of occurrence, because the relay may send the first ones before all are stored.
         const events = inOrder(received.map((event) => ({ ...event, crm })))
         queue.push({ events, resolve, reject })
@@ -115,8 +132,11 @@ function inTurns(calls: readonly StoreCall[]): StoreCall[] {
   return turns.sort((a, b) => a.turn - b.turn).map(({ call }) => call)
 }
 
-/** Stores the first of these events, each with all its deliveries. @returns how many. */
-async function storeEvents(database: Database, events: readonly CrmEvent[]): Promise<number> {
+/** Stores the first of these events, each with all its deliveries. @returns how many, and how many were new. */
+async function storeEvents(
+  database: Database,
+  events: readonly CrmEvent[],
+): Promise<{ first: number; inserted: Map<string, number> }> {
   const { first, inserted } = await database.transaction(async (tx) => {
     const targets = await targetsOf(tx, events, 'webhook')
     const users = usersOf(targets)
@@ -124,14 +144,14 @@ async function storeEvents(database: Database, events: readonly CrmEvent[]): Pro
     // Drop events of an account that no user has connected. The server still acknowledges them. An event that no ticked
     // rule is about stays: whoever ticks one later hears of later changes alone, also from a search.
     const connected = new Set(targets.map(({ crm, account }) => `${crm}/${account}`))
-    const kept = first.filter(({ crm, accountId }) => connected.has(`${crm}/${accountId}`))
-    if (kept.length === 0) return { first, inserted: 0 }
-    const accounts = new Set(kept.map(({ crm, accountId }) => `${crm}/${accountId}`))
+    const kept = first.filter((event) => connected.has(accountOf(event)))
+    if (kept.length === 0) return { first, inserted: new Map<string, number>() }
+    const accounts = new Set(kept.map(accountOf))
     const ofKept = targets.filter(({ crm, account }) => accounts.has(`${crm}/${account}`))
     const inserted = await insertEvents(tx, kept, ofKept, 'webhook')
     failpoint('in transaction')
     return { first, inserted }
   })
-  eventsStored.inc({ found_by: 'webhook' }, inserted)
-  return first.length
+  eventsStored.inc({ found_by: 'webhook' }, sumOf(inserted))
+  return { first: first.length, inserted }
 }

@@ -10,6 +10,7 @@ import {
   firstOf,
   inOrder,
   insertEvents,
+  sumOf,
   targetsOf,
   unknownOf,
   usersOf,
@@ -56,7 +57,8 @@ async function storeFirst(
     const users = usersOf(targets)
     const first = firstOf(events, users)
     const wanted = first.filter((event) => users(event) > 0)
-    const stored = wanted.length === 0 ? 0 : await insertEvents(tx, wanted, targets, 'search')
-    return { looked: first.length, stored }
+    const stored =
+      wanted.length === 0 ? new Map() : await insertEvents(tx, wanted, targets, 'search')
+    return { looked: first.length, stored: sumOf(stored) }
   })
 }

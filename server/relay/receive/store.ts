@@ -13,6 +13,9 @@ import { makeDueFrom } from '../schedule/channels.ts'
 
 export type CrmEvent = DealEvent & { crm: CrmId }
 
+export const accountOf = ({ crm, accountId }: Pick<CrmEvent, 'crm' | 'accountId'>) =>
+  `${crm}/${accountId}`
+
 /** A CRM's webhooks and its history may give slightly different times for one change. */
 export const sameChangeMs = 60_000
 
@@ -112,15 +115,15 @@ export function firstOf(
 
 /**
  * Inserts new events and their deliveries. An event is new if its key is, and if the other way has not reported the same
- * change. @returns how many it inserted.
+ * change. @returns how many it inserted for each account, as `accountOf` names it.
  */
 export async function insertEvents(
   tx: Executor,
   events: readonly CrmEvent[],
   targets: readonly Target[],
   foundBy: FoundBy,
-): Promise<number> {
-  const [inserted] = await rowsOf<{ count: number }>(
+): Promise<Map<string, number>> {
+  const inserted = await rowsOf<{ account: string; count: number }>(
     tx,
     sql`with stored as (
           insert into deal_events (key, crm, account_id, deal_id, property, value, former, occurred_at, found_by)
@@ -142,10 +145,13 @@ export async function insertEvents(
         ), due as (
           ${makeDueFrom(sql`select channel from made`)}
         )
-        select count(*)::int as count from stored`,
+        select crm || '/' || account_id as account, count(*)::int as count from stored group by account`,
   )
-  return inserted?.count ?? 0
+  return new Map(inserted.map(({ account, count }) => [account, count]))
 }
+
+export const sumOf = (inserted: ReadonlyMap<string, number>) =>
+  [...inserted.values()].reduce((sum, count) => sum + count, 0)
 
 /** Returns the events of a search that are not stored yet. */
 export async function unknownOf(

@@ -100,6 +100,9 @@ export function logFields({ id, eventId, crm, chat }: Delivery) {
 
 /** After this many failed tries, a delivery is dead. The tries take about two hours. */
 const maxAttempts = 20
+/** As many, if each shows the message again. Their waits are longer, so that the chat has some minutes to recover. */
+const maxRepeats = 5
+const repeatWaits = 15
 /** While a provider answers nothing at all, the tries go on until the event is so old. */
 const longestOutageMs = 24 * 60 * 60_000
 
@@ -165,6 +168,7 @@ export function createFailures({
   /**
    * Counts a failed try of a connection, or of nobody. The deliveries are tried again later, or are dead after the last
    * try. If the provider works, they fail alone.
+   * @param repeats the answer was lost again, and the chat knows no ids of messages. So each try may post the message again.
    */
   async function retry(
     group: Group,
@@ -174,17 +178,24 @@ export function createFailures({
       field,
       code,
       form,
-    }: { field?: string | undefined; code?: string | undefined; form?: PutOff['form'] } = {},
+      repeats = false,
+    }: {
+      repeats?: boolean
+      field?: string | undefined
+      code?: string | undefined
+      form?: PutOff['form']
+    } = {},
   ): Promise<NextStep> {
     // Those of a digest may have had different numbers of tries.
-    const isTried = ({ attempts }: Delivery) => attempts + 1 >= maxAttempts
+    const most = repeats ? maxRepeats : maxAttempts
+    const isTried = ({ attempts }: Delivery) => attempts + 1 >= most
     // A bug of ours fails this message alone. Who did not answer is not asked at once: that would take as long again.
     let said: Said['kind'] = code === undefined ? 'works' : 'away'
     const mustAsk = code === undefined && !group[0].alone
     if (connection && (mustAsk || group.some(isTried))) said = (await ask(connection)).kind
     const mayWait =
       ['away', 'wait'].includes(said) ||
-      (said === 'cannot be asked' && /^(unreachable|http_50[234])$/.test(reason))
+      (said === 'cannot be asked' && !repeats && /^(unreachable|http_50[234])$/.test(reason))
     const alone = group[0].alone || said === 'works'
     const isLast = (delivery: Delivery) =>
       isTried(delivery) && !(mayWait && performance.now() - delivery.receivedAtMs < longestOutageMs)
@@ -195,7 +206,7 @@ export function createFailures({
     const [first, ...others] = again
     if (first === undefined) return ended
     const tries = first.attempts + 1
-    const afterMs = retryAfterMs(tries, times.firstRetryMs)
+    const afterMs = retryAfterMs(tries, times.firstRetryMs * (repeats ? repeatWaits : 1))
     const next = await putOff([first, ...others], {
       ...{ afterMs, reason, countTry: true, alone },
       ...(form && { form }),

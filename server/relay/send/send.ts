@@ -130,8 +130,13 @@ export function createSend({
         return next.kind === 'go on' ? { kind: 'rest', ms: answer.ms } : next
       }
       case 'failed': {
-        const { reason } = answer
-        if (isLost.test(reason)) return await retry(withPosted(group, true), chat, reason, answer)
+        const { reason, code = '' } = answer
+        if (isLost.test(reason)) {
+          const hasArrived = !neverArrived.test(code)
+          const repeats = hasArrived && first.mayBePosted && !providers[chat.provider].knowsIds
+          const tried = hasArrived ? withPosted(group, true) : group
+          return await retry(tried, chat, reason, { ...answer, repeats })
+        }
         // One change may make the whole digest fail. So each gets a message of its own, unless that could repeat one.
         const isSplit = group.length > 1 && first.attempts > 0 && !first.mayBePosted
         return await retry(group, chat, reason, { ...answer, ...(isSplit && { form: 'single' }) })
@@ -172,6 +177,10 @@ export function createSend({
 
 /** The reasons of a failure after which the chat may have posted the message: nothing or a gateway has answered. */
 const isLost = /^(?:unreachable|nonsense|DEADLINE_EXCEEDED|http_50[24]|http_52\d)$/
+
+/** The codes of an error that comes before the chat has got anything. */
+const neverArrived =
+  /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|E(?:HOST|NET)UNREACH|UND_ERR_CONNECT_TIMEOUT|PROXY_\d+)$|CERT/
 
 function withPosted([first, ...others]: Group, mayBePosted: boolean): Group {
   return [{ ...first, mayBePosted }, ...others.map((each) => ({ ...each, mayBePosted }))]
