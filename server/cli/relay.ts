@@ -39,7 +39,7 @@ try {
   if (command === 'health') await requireHealth(settings)
   else if (command === 'status') {
     const figures = await askServer(settings, '/relay/status', statusAnswer, options)
-    console.log(JSON.stringify(figures, null, 2))
+    console.log(harmless(JSON.stringify(figures, null, 2)))
   } else if (command === 'account') {
     await withAccount(settings, id, steps[0], yes, file)
   } else if (command === 'count') {
@@ -96,10 +96,11 @@ async function withAccount(
     throw new Error(`${id} is an account of each of several CRMs. Say ${names}.`)
   }
   const path = pathOf(name)
-  if (step === undefined) return console.log(JSON.stringify(account, null, 2))
+  if (step === undefined) return console.log(harmless(JSON.stringify(account, null, 2)))
   if (step === 'export') {
     const to = expandHome(file)
-    await writeNewFile(to, async (write) => {
+    await writeNewFile(to, async (append) => {
+      const write = (text: string) => append(harmless(text))
       // It takes as long as it takes.
       const day = { timeoutS: 86_400, write }
       await askServer(settings, `${path}/export`, v.strictObject({}), day)
@@ -119,6 +120,12 @@ async function withAccount(
     delete: 'All that belonged to it is deleted.',
   }
   console.log(said[step as keyof typeof said])
+}
+
+/** JSON that a terminal shows as it is. JSON escapes only some of what controls one, or turns the direction of a text. */
+function harmless(json: string): string {
+  const escaped = (found: string) => `\\u${found.charCodeAt(0).toString(16).padStart(4, '0')}`
+  return json.replace(/[\x7F-\x9F\p{Bidi_Control}]/gu, escaped)
 }
 
 /** @throws Error if the person at the terminal does not type the id. */

@@ -1,5 +1,5 @@
-import { cut } from '../../server/foreign-text.ts'
 import type { ProviderSettings } from '../../server/providers/calls.ts'
+import { cut } from '../../server/providers/foreign-text.ts'
 import type { Site } from '../page.ts'
 import type { StandInCodes } from '../tokens.ts'
 import type { Blocks } from './blocks.ts'

@@ -156,6 +156,22 @@ test('the command for one account does nothing if two CRMs have one with this id
   expect(calls).toEqual(['GET /relay/account/7'])
 })
 
+test('no name in an export controls a terminal that shows it', async () => {
+  const name = '\u001B[31m \u009B31m \u007F \u202Elatot\u2069'
+  const { url, close } = await listen(({ url }, response) => {
+    response.end(JSON.stringify(url?.endsWith('/export') ? { name } : { accounts: ['hubspot:7'] }))
+  })
+  onTestFinished(close)
+  const database = { folder: await newFolder() }
+  const env = serverEnv({ outside, database }, Number(new URL(url).port))
+  const file = join(database.folder, 'export')
+  const args = ['server/cli/relay.ts', 'account', '7', '--export', file]
+  await run(process.execPath, args, { env })
+  const written = await readFile(file, 'utf8')
+  expect(written).not.toMatch(/[^\P{Cc}\n]|\p{Bidi_Control}/u)
+  expect(JSON.parse(written)).toEqual({ name })
+})
+
 describe.runIf(databaseKinds.includes('PostgreSQL'))('on PostgreSQL alone', () => {
   test('of two processes with two keys on one new PostgreSQL, only one starts', async () => {
     const database = { url: await newPostgresDatabase() }

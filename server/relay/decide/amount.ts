@@ -1,4 +1,4 @@
-import { inSentence } from '../../foreign-text.ts'
+import { inSentence } from '../../providers/foreign-text.ts'
 
 const longestCurrency = 20
 const currencies = new Intl.DisplayNames('en', { type: 'currency', fallback: 'none' })

@@ -1,8 +1,8 @@
 // Gets what messages would say of several changes, in their order. Returns one message about the first ones, and how many
 // it covers: at least one, and as many as the chat's limits allow.
 
-import { inSentence } from '../../foreign-text.ts'
 import type { ChatMessage } from '../../providers/chat-message.ts'
+import { inSentence } from '../../providers/foreign-text.ts'
 import { formatAmount } from '../decide/amount.ts'
 import type { DealInMessage, MessageEntry } from './message.ts'
 import {

@@ -3,8 +3,8 @@
 // the CRM is not escaped: each chat shows it literally.
 
 import type { AvailableRuleId } from '../../../contract/rules.ts'
-import { inSentence } from '../../foreign-text.ts'
 import type { ChatMessage } from '../../providers/chat-message.ts'
+import { inSentence } from '../../providers/foreign-text.ts'
 import { formatAmount } from '../decide/amount.ts'
 import type { Change, Headline } from '../decide/rules.ts'
 import {

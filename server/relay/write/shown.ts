@@ -1,4 +1,4 @@
-import { oneLine } from '../../foreign-text.ts'
+import { oneLine } from '../../providers/foreign-text.ts'
 import type { Change } from '../decide/rules.ts'
 import type { Shown } from '../pick/delivery.ts'
 import type { MessageEntry } from './message.ts'

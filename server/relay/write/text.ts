@@ -1,7 +1,7 @@
 import type { AvailableRuleId } from '../../../contract/rules.ts'
 import { ruleCatalogue } from '../../../contract/rules.ts'
-import { inSentence } from '../../foreign-text.ts'
 import type { Part } from '../../providers/chat-message.ts'
+import { inSentence } from '../../providers/foreign-text.ts'
 
 // The parts of a message's text.
 

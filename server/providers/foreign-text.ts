@@ -1,4 +1,4 @@
-import { visible } from '../contract/visible.ts'
+import { visible } from '../../contract/visible.ts'
 
 // Makes the CRM's text harmless, because anyone in the account can write it.
 
