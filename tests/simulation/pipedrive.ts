@@ -275,12 +275,11 @@ function withinBudget(played: Played): string[] {
     const spent = calls.reduce((sum, { isHeard, tokens }) => sum + (isHeard ? tokens : 0), 0)
     const most = mostTokens(played, Number(account))
     if (spent > most) broken.push(`(11) account ${account} costs ${spent} tokens, not ${most}`)
-  }
-  const { shortFrom } = plan
-  if (shortFrom !== undefined) {
-    for (const [owner, calls] of Map.groupBy(world.calls, (call) => call.owner)) {
-      const heard = calls.find(({ tellsShort }) => tellsShort !== undefined)?.tellsShort
-      const search = calls.find(
+    if (plan.shortFrom === undefined) continue
+    // What is left is told for each account.
+    for (const [owner, own] of Map.groupBy(calls, (call) => call.owner)) {
+      const heard = own.find(({ tellsShort }) => tellsShort !== undefined)?.tellsShort
+      const search = own.find(
         ({ path, at }) => at > (heard ?? at) + 10 * second && /updated_since|changelog/.test(path),
       )
       if (search) broken.push(`(11) ${owner?.name} searches although little is left of the day`)
