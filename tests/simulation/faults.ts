@@ -156,10 +156,18 @@ export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>)
   return [{ kind, at, forMs: minute, how: 'refuses once', share: 1, pauseS: 0 }]
 }
 
-/** In some runs with a search, the changelogs of one or two deals cannot be read. After three, a search would end. */
-export function drawChangelogs(dice: Dice, deals: readonly number[]): Fault[] {
-  const some = deals.filter(() => dice.chance(0.5)).slice(0, 2)
-  if (some.length === 0 || dice.chance(0.4)) return []
+/**
+ * In some runs, the changelogs of one or two deals cannot be read: of the first ones that a search of an account must find.
+ * After three, the search would end.
+ */
+export function drawChangelogs(
+  dice: Dice,
+  lost: ReadonlyArray<{ deal: number; account: number; at: number }>,
+): Fault[] {
+  const [first, ...others] = lost.toSorted((a, b) => a.at - b.at)
+  if (first === undefined || dice.chance(0.3)) return []
+  const own = [first, ...others.filter(({ account }) => account === first.account)]
+  const some = own.slice(0, dice.whole(1, 2)).map(({ deal }) => deal)
   const of = { kind: 'crm', how: 'fails at a changelog', share: 1, pauseS: 0 } as const
   return [{ ...of, at: 0, forMs: 180 * minute, deals: some }]
 }

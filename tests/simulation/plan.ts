@@ -242,7 +242,7 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
   })
   const faults = [...drawFaults(between), ...mistake, ...unknown]
   if (crm === 'pipedrive' && isSearched) {
-    const lost = moves.flatMap(({ deal }, at) => (isLost[at] ? [deal] : []))
+    const lost = moves.filter((_, at) => isLost[at])
     faults.push(...drawChangelogs(new Dice(seed * 7_919 + changelogSalt), lost))
   }
   const { knowsIds = true } = knownChat(chat)
@@ -316,7 +316,9 @@ function withMoreMoves(plan: Plan): Plan {
 /** In some runs, some deals that move once move again in the same second by Pipedrive's clock, as an automation does. */
 function withSameSecond(plan: Plan): Plan {
   const dice = new Dice(plan.seed * 7_919 + secondSalt)
-  if (dice.chance(0.5)) return plan
+  // What fails while the clock is ahead waits as long. With more of it, others would wait, too.
+  const isClockAhead = plan.faults.some(({ kind }) => kind === 'clock')
+  if (isClockAhead || dice.chance(0.5)) return plan
   const moves = [...plan.moves]
   const webhooks = [...plan.webhooks]
   for (const move of plan.moves) {
