@@ -53,8 +53,6 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   sandbox.use(async (c, next) => {
     await next()
     if (!c.res.headers.get('Content-Type')?.startsWith('text/html')) return
-    // With `no-referrer`, browsers would not say where a form is from.
-    c.res.headers.set('Referrer-Policy', 'same-origin')
     // A page with a script has a policy of its own.
     if (c.res.headers.has('Content-Security-Policy')) return
     const framed = c.req.path.startsWith('/sandbox/contact-form')
@@ -70,7 +68,11 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   sandbox.route('/contact-form', createContactForm())
   for (const id of providerIds.filter((id) => providers[id].standIn)) {
     const site = { id, appUrl, pages }
-    sandbox.use(`/${id}/*`, toStandIn(apiUrl))
+    sandbox.use(`/${id}/*`, toStandIn(apiUrl), async (c, next) => {
+      await next()
+      // With `no-referrer`, browsers would not say where a form is from.
+      c.res.headers.set('Referrer-Policy', 'same-origin')
+    })
     sandbox.get(`/${id}/icon.svg`, file(`${id}/icon.svg`, 'image/svg+xml'))
     sandbox.route(
       `/${id}`,
