@@ -6,9 +6,11 @@ import { parseArgs } from 'node:util'
 import { sql } from 'drizzle-orm'
 import { ensure, nginx, without } from '../../scripts/programs.ts'
 import { openPglite, openPostgres, rowsOf } from '../../server/database/open.ts'
+import { rateLimits } from '../../server/http/rate-limit.ts'
 import { startNginx } from '../build/nginx.ts'
 import { freePort, startPostgres } from '../relay/postgres.ts'
 import { falseSignature, startSieges } from './connections.ts'
+import { attackWithMadeUp } from './made-up.ts'
 import { signIn, startFloods } from './requests.ts'
 import { startServer } from './server.ts'
 import { openUser } from './user.ts'
@@ -61,7 +63,7 @@ const traffic: Array<Record<string, string | number>> = []
 
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 // Whatever hangs, this program ends. At its exit it kills what it started.
-const limitMs = ((seconds + 120) * chosen.length + 60) * 1000
+const limitMs = ((seconds + 120) * chosen.length + 180) * 1000
 setTimeout(() => {
   console.error(`The attack did not end within ${limitMs / 1000} s.`)
   process.exit(1)
@@ -97,6 +99,8 @@ for (const database of chosen) {
   }
 }
 
+await makeUp()
+
 console.table(traffic)
 console.table(checks)
 const failed = checks.filter(({ result }) => result === 'FAILED').length
@@ -108,7 +112,9 @@ type Place = Parameters<typeof startServer>[0]
 
 async function attack(database: Database, place: Place): Promise<void> {
   const { url } = place
-  const server = await startServer(place)
+  // A chat of which users paste an address.
+  const settings = { MICROSOFT_TEAMS_WEBHOOK_ORIGINS: 'https://chat.example' }
+  const server = await startServer(place, settings)
   const stops: Array<() => unknown> = [() => server.stop(0)]
 
   try {
@@ -163,6 +169,26 @@ async function attack(database: Database, place: Place): Promise<void> {
 
   for (const { table, rows } of await countRows(place)) {
     checkBelow(database, `rows in ${table}`, rows, maxRows, 'rows')
+  }
+}
+
+/** What somebody makes up in a form that the server believes, or tries at a provider. */
+async function makeUp(): Promise<void> {
+  console.log('Making up addresses and events …')
+  const folder = mkdtempSync(join(tmpdir(), 'dealbell-attack-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 }))
+  const { times } = rateLimits.failuresOfAll
+  try {
+    const { asked, answers, lines } = await attackWithMadeUp(folder, times + 200, 6_000)
+    const found = (status: number) => answers.get(status) ?? 0
+    check('PGlite', 'made-up addresses that are tried', `${asked}`, `${times}`, asked === times)
+    // Some are on their way when the last one is stored.
+    const isFull = found(204) >= 5_000 && found(204) < 5_100 && found(429) > 0
+    check('PGlite', 'made-up events that are stored', `${found(204)}`, '5000 and a few', isFull)
+    check('PGlite', 'those of the future, refused', `${found(401)}`, '120', found(401) === 120)
+    checkBelow('PGlite', 'their lines in the log', lines, 50, 'lines')
+  } catch (error) {
+    check('PGlite', 'what is made up can be sent', firstLine(error), 'no error', false)
   }
 }
 

@@ -12,6 +12,8 @@ interface Server {
    * machine is, so memory with garbage says nothing about the server.
    */
   memoryMb(): Promise<number>
+  /** How many lines its log has. */
+  lines(): number
   /** Sends SIGTERM, and SIGKILL if the process still runs after `limitMs`. */
   stop(limitMs: number): Promise<Stop>
 }
@@ -31,7 +33,10 @@ interface Place {
   url: string
 }
 
-export async function startServer({ folder, databaseUrl, port, url }: Place): Promise<Server> {
+export async function startServer(
+  { folder, databaseUrl, port, url }: Place,
+  settings: Record<string, string>,
+): Promise<Server> {
   const program = launch(
     [main],
     {
@@ -40,10 +45,9 @@ export async function startServer({ folder, databaseUrl, port, url }: Place): Pr
       TRUSTED_PROXIES: '1',
       SERVE_DASHBOARD: 'false',
       DATA_DIR: folder,
-      // A chat of which users paste an address.
-      MICROSOFT_TEAMS_WEBHOOK_ORIGINS: 'https://chat.example',
       NODE_OPTIONS: '--inspect=127.0.0.1:0',
       ...(databaseUrl !== undefined && { DATABASE_URL: databaseUrl }),
+      ...settings,
     },
     // A developer's .env is not in this folder, so no setting of it applies.
     { cwd: folder },
@@ -58,6 +62,7 @@ export async function startServer({ folder, databaseUrl, port, url }: Place): Pr
       }
       return await usedMemoryMb(await program.said(/ws:\S+/))
     },
+    lines: () => program.output.split('\n').length,
     // Also works when the process has ended already.
     async stop(limitMs) {
       const stoppedAt = performance.now()
