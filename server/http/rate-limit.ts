@@ -23,8 +23,8 @@ export const rateLimits = {
   /** Each can lead to two calls to the provider. 150 people can connect both services in ten minutes. */
   authorizationsOfAddress: { times: 300, seconds: 600 },
   /**
-   * Calls to one provider that failed, with codes or addresses that anybody can make up. A chat may refuse all messages of
-   * a server that has made 10,000 such calls in ten minutes.
+   * Calls to one provider that failed, with codes or addresses that anybody can make up. A provider may refuse everything
+   * of a server that has made ten times as many.
    */
   failuresOfAll: {
     times: 1_000,

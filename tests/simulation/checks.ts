@@ -129,7 +129,7 @@ export function check(played: Played): string[] {
   return [
     ...eachOnce(played, rows),
     ...noneRepeated(played),
-    ...fewRepeated(played),
+    ...fewRepeated(played, rows),
     ...inOrder(played, rows),
     ...atPace(played),
     ...accountsAtPace(played).slice(0, 3),
@@ -256,24 +256,22 @@ function noneRepeated({ plan, world, users }: Played): string[] {
   return [...again, ...twice]
 }
 
-/** A chat that knows no ids gets a user's message so often, if no answer comes and nothing else of ours fails. */
-const mostRepeats = 5
+/** A chat that knows no ids gets a user's message so often if no answer comes, once more than the relay counts at a restart. */
+const mostRepeats = 6
 
 /** (1): a message whose answers are lost comes a few times. */
-function fewRepeated({ plan, world, users }: Played): string[] {
+function fewRepeated({ plan, world }: Played, rows: readonly Row[]): string[] {
   const isOurs = plan.faults.some(({ kind }) => kind !== 'chat' && kind !== 'crm')
-  if (isOurs || plan.searchesAtStart) return []
+  if (isOurs) return []
   const deals = dealsOf(plan, 'loses the answers of a deal')
-  const lost = world.posts.flatMap(({ channel, moves }) =>
-    moves.filter((name) => deals.includes(dealOf(name))).map((name) => ({ channel, name })),
-  )
-  const told = Map.groupBy(lost, ({ channel, name }) => `${channel} gets deal ${name}`)
-  return [...told].flatMap(([what, [first, ...more]]) => {
-    const most =
-      mostRepeats *
-      users.filter(({ routes }) => routes.some(({ channel }) => channel === first?.channel)).length
-    return more.length >= most ? [`(1) ${what} ${more.length + 1} times`] : []
-  })
+  return rows
+    .filter(({ move, attempts }) => attempts > 0 && deals.includes(dealOf(move)))
+    .flatMap(({ move, channel }, _, tried) => {
+      const isSame = (row: Row) => row.move === move && row.channel === channel
+      const most = mostRepeats * tried.filter(isSame).length
+      const { length } = world.posts.filter((post) => post.channel === channel && isIn(move)(post))
+      return length > most ? [`(1) ${channel} gets deal ${move} ${length} times`] : []
+    })
 }
 
 /**

@@ -246,7 +246,9 @@ export function planOf(seed: number, crm: CrmId = crmOf(seed)): Plan {
     faults.push(...drawChangelogs(new Dice(seed * 7_919 + changelogSalt), lost))
   }
   const { knowsIds = true } = knownChat(chat)
-  if (!knowsIds) faults.push(...drawLost(new Dice(seed * 7_919 + lostSalt), { moves, endMs }))
+  const lost = knowsIds ? [] : drawLost(new Dice(seed * 7_919 + lostSalt), { moves, endMs })
+  // Beside other faults, nobody can tell how often a message may come.
+  if (lost.length > 0) faults.splice(0, seed % 2 === 0 ? faults.length : 0, ...lost)
   // It takes a minute to play, so it is rare.
   if (seed % 1_000 === 500) faults.push(outage)
   // Numbers of their own, so that older seeds keep the rest of their plans. With a clock that is further ahead, HubSpot's
