@@ -232,12 +232,17 @@ function withinBudget(played: Played): string[] {
   }
   const { shortFrom } = plan
   if (shortFrom !== undefined) {
-    for (const [owner, calls] of Map.groupBy(world.calls, (call) => call.owner)) {
+    // Each company has a day of its own.
+    const ofCompany = Map.groupBy(
+      world.calls,
+      ({ owner, account }) => `${owner?.name} (company ${account})`,
+    )
+    for (const [name, calls] of ofCompany) {
       const heard = calls.find(({ tellsShort }) => tellsShort !== undefined)?.tellsShort
       const search = calls.find(
         ({ path, at }) => at > (heard ?? at) + 10 * second && /updated_since|changelog/.test(path),
       )
-      if (search) broken.push(`(11) ${owner?.name} searches although little is left of the day`)
+      if (search) broken.push(`(11) ${name} searches although little is left of the day`)
     }
   }
   return broken.slice(0, 3)
