@@ -264,14 +264,12 @@ function fewRepeated({ plan, world }: Played, rows: readonly Row[]): string[] {
   const isOurs = plan.faults.some(({ kind }) => kind !== 'chat' && kind !== 'crm')
   if (isOurs) return []
   const deals = dealsOf(plan, 'loses the answers of a deal')
-  return rows
-    .filter(({ move, attempts }) => attempts > 0 && deals.includes(dealOf(move)))
-    .flatMap(({ move, channel }, _, tried) => {
-      const isSame = (row: Row) => row.move === move && row.channel === channel
-      const most = mostRepeats * tried.filter(isSame).length
-      const { length } = world.posts.filter((post) => post.channel === channel && isIn(move)(post))
-      return length > most ? [`(1) ${channel} gets deal ${move} ${length} times`] : []
-    })
+  const tried = rows.filter(({ move, attempts }) => attempts > 0 && deals.includes(dealOf(move)))
+  // A delivery may move to another channel.
+  return [...Map.groupBy(tried, ({ move }) => move)].flatMap(([move, own]) => {
+    const { length } = world.posts.filter(isIn(move))
+    return length > mostRepeats * own.length ? [`(1) deal ${move} comes ${length} times`] : []
+  })
 }
 
 /**
