@@ -87,8 +87,6 @@ function mustBeTold(played: Played, user: User, move: Move): boolean {
 function isFindable({ deal }: Move, { time, plan, moves }: Played): boolean {
   if (plan.crm !== 'pipedrive') return true
   const own = moves.filter((each) => each.deal === deal)
-  // A changelog does not say whether a stage and a status changed in one edit, or in two of one second.
-  if (own.length === 2 && isSecondOf(own, plan)) return false
   if (dealsOf(plan, 'fails at a changelog').includes(deal)) return false
   const [before, last] = [own.at(-2), own.at(-1)]
   const isReopened = own.length === 2 && before?.to === 'w1' && last?.to === 'start'
@@ -198,10 +196,7 @@ function eachOnce(played: Played, rows: readonly Row[]): string[] {
 }
 
 /** The first and the last time at which a change may have happened, as far as the relay knows. */
-function timesOf(
-  move: Move,
-  { searchMs, crm, aheadMs }: Pick<Plan, 'searchMs' | 'crm' | 'aheadMs'>,
-) {
+function timesOf(move: Move, { searchMs, crm, aheadMs }: Plan) {
   const { happenedAt = 0, inHistoryAt = happenedAt } = move
   // Pipedrive tells whole seconds.
   const told = (at: number) =>
@@ -211,17 +206,10 @@ function timesOf(
 }
 
 /** Whether two moves of a deal happen in one second, as far as the relay knows. Their former values tell their order. */
-function isSecondOf([earlier, later]: readonly Move[], plan: Plan): boolean {
-  if (earlier === undefined || later === undefined || earlier.deal !== later.deal) return false
-  const [a, b] = [earlier, later].map(
-    (move) => timesOf(move, { ...plan, searchMs: undefined }).first,
-  )
-  return a === b && earlier.at < later.at
+function isSecondOf(earlier: Move, later: Move, plan: Plan): boolean {
+  if (earlier.deal !== later.deal) return false
+  return timesOf(earlier, plan).first === timesOf(later, plan).first && earlier.at < later.at
 }
-
-/** Whether a webhook has told the move before a search could find it. */
-const isToldSoon = ({ happenedAt = 0, acknowledgedAt = Number.POSITIVE_INFINITY }: Move) =>
-  acknowledgedAt < happenedAt + minute
 
 /**
  * (1): if the chat knows the ids of messages, no channel gets the same message again, also after a crash. And no change
@@ -298,9 +286,8 @@ function inOrder({ plan, world, users, moves }: Played, rows: readonly Row[]): s
         // What a search finds of one deal is stored together.
         const isFound = later.deal === earlier.deal && later.acknowledgedAt === undefined
         if (earlier.acknowledgedAt === undefined && !isFound) continue
-        const isSecond =
-          isSecondOf([earlier, later], plan) && isToldSoon(earlier) && isToldSoon(later)
-        if (!isSecond && timesOf(later, plan).first <= timesOf(earlier, plan).last) continue
+        const mayBeEarlier = timesOf(later, plan).first <= timesOf(earlier, plan).last
+        if (mayBeEarlier && !isSecondOf(earlier, later, plan)) continue
         if (!own.every((user) => applies(user, earlier) === applies(user, later))) continue
         const atLater = first(later)
         if (atLater === -1 || atLater >= at) continue

@@ -157,15 +157,15 @@ export function drawMistake(dice: Dice, { eventsMs }: Pick<Between, 'eventsMs'>)
 }
 
 /**
- * In some runs, the changelogs of one or two deals cannot be read: of the first ones that a search of an account must find.
- * After three, the search would end.
+ * In runs with a search, the changelogs of one or two deals cannot be read: of the first ones that it must find in an
+ * account. After three, it would end.
  */
 export function drawChangelogs(
   dice: Dice,
   lost: ReadonlyArray<{ deal: number; account: number; at: number }>,
 ): Fault[] {
   const [first, ...others] = lost.toSorted((a, b) => a.at - b.at)
-  if (first === undefined || dice.chance(0.3)) return []
+  if (first === undefined) return []
   const own = [first, ...others.filter(({ account }) => account === first.account)]
   const some = own.slice(0, dice.whole(1, 2)).map(({ deal }) => deal)
   const of = { kind: 'crm', how: 'fails at a changelog', share: 1, pauseS: 0 } as const
