@@ -113,7 +113,7 @@ describe.runIf(databaseKinds.includes('PostgreSQL'))('on a PostgreSQL that is in
     await (await openPostgres(fresh, () => undefined)).close()
     expect(await indexesIn(client)).toBe(await indexesIn(await connect(fresh)))
     const events = lines.flat().map(({ event }) => event)
-    expect(events.filter((event) => event === 'index build ended')).toHaveLength(6)
+    expect(events.filter((event) => event === 'index build ended')).toHaveLength(7)
     expect(events).not.toContain('index build failed')
   })
 
