@@ -18,8 +18,8 @@ globalThis.startedCalls = new Map()
 const addresses = location.pathname === '/' ? `${calls} ${dashboardCalls}` : calls
 for (const address of addresses.split(' ')) {
   const { href } = new URL(address, location.origin)
-  // The same credentials as in src/api/client.ts, which takes the response.
-  const response = fetch(href, { credentials: 'include' })
+  // The same options as in src/api/client.ts, which takes the response.
+  const response = fetch(href, { credentials: 'include', cache: 'no-store' })
   // A failure is an error only if the app makes this call.
   response.catch(() => {})
   globalThis.startedCalls.set(href, response)

@@ -20,6 +20,8 @@ const timeoutMs = 10_000
 const http = ky.create({
   prefix: config.apiUrl === '' ? '/' : config.apiUrl,
   credentials: 'include',
+  // A browser that opens its tabs again would show what it has kept, whatever the backend says now.
+  cache: 'no-store',
   // Only Query retries. If both retry, one failing GET becomes 12 requests.
   retry: 0,
   timeout: timeoutMs,

@@ -44,7 +44,7 @@ test.each(['/', '/contact', '/slack/callback'])(
     const fetched = vi.spyOn(globalThis, 'fetch')
     await boot(address)
     for (const [, options] of fetched.mock.calls)
-      expect(options).toEqual({ credentials: 'include' })
+      expect(options).toMatchObject({ credentials: 'include', cache: 'no-store' })
     expect(document.head.querySelector('link[rel=modulepreload]')).not.toBeNull()
     await settle()
     const started = calls()
