@@ -85,6 +85,7 @@ export function createHttpServer({
       const taken = (server.address() as AddressInfo).port
       for (const next of more) {
         const other = createSocketServer((socket) => server.emit('connection', socket))
+        other.maxConnections = maxConnections
         try {
           await once(other.listen({ port: taken, host: next }), 'listening')
           others.push(other)

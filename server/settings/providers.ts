@@ -112,18 +112,13 @@ function whyNoStandIns(
   if (env.ALLOW_STAND_INS?.trim() === 'true') return undefined
   const real = used.filter((id) => !isAddressId(id) && isSet(env, id))
   if (real.length > 0) return { real }
-  const hostOf = (url: string) => URL.parse(url)?.hostname
-  const hosts = {
-    APP_URL: hostOf(env.APP_URL?.trim() ?? ''),
-    API_URL: hostOf(env.API_URL?.trim() ?? ''),
-    HOST: isIPv6(env.HOST?.trim() ?? '') ? `[${env.HOST?.trim()}]` : env.HOST?.trim(),
+  for (const name of ['APP_URL', 'API_URL']) {
+    const url = URL.parse(env[name]?.trim() ?? '')
+    if (url && !isLoopback(url.hostname)) return { elsewhere: `${name} is not on this machine` }
   }
-  const elsewhere = Object.entries(hosts).find(([, host]) => host && !isLoopback(host))
-  if (elsewhere === undefined) return undefined
-  const [name] = elsewhere
-  return {
-    elsewhere: name === 'HOST' ? 'HOST lets other machines in' : `${name} is not on this machine`,
-  }
+  const host = env.HOST?.trim() ?? ''
+  const isHere = host === '' || isLoopback(isIPv6(host) ? `[${host}]` : host)
+  return isHere ? undefined : { elsewhere: 'HOST lets other machines in' }
 }
 
 /** Whether stand-ins play, and nobody has said that others than this machine may reach them. */
