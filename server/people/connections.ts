@@ -109,6 +109,7 @@ export function namesOf({
 
 /** The share of a CRM's day that is left when a search fails: it needs several calls. */
 const mostKept = keptForEvents + 0.01
+
 /** The daily check may tell the channel's name. If it has not for so long, the name may have changed. */
 const channelNameFreshMs = 2 * 24 * 60 * 60_000
 
