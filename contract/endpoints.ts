@@ -84,7 +84,7 @@ const extraText = v.optional(v.pipe(v.unknown(), v.transform(visibleText)))
 
 /** The answer of `health`. Any other answer means that the service is unavailable. */
 export const healthAnswer = v.object({
-  status: v.string(),
+  status: v.unknown(),
   /** What the backend can do beyond §7. Anything but a list of texts counts as absent. */
   features: v.optional(v.fallback(v.optional(v.array(v.string())), undefined)),
   /**

@@ -19,7 +19,11 @@ const addresses = location.pathname === '/' ? `${calls} ${dashboardCalls}` : cal
 for (const address of addresses.split(' ')) {
   const { href } = new URL(address, location.origin)
   // The same options as in src/api/client.ts, which takes the response.
-  const response = fetch(href, { credentials: 'include', cache: 'no-store' })
+  const response = fetch(href, {
+    credentials: 'include',
+    cache: 'no-store',
+    redirect: 'manual',
+  })
   // A failure is an error only if the app makes this call.
   response.catch(() => {})
   globalThis.startedCalls.set(href, response)

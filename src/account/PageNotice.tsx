@@ -1,8 +1,11 @@
-import { useQueryClient } from '@tanstack/react-query'
 import { useEffect } from 'react'
-import { useConnectionStatus, useFailedAuthorization, useIsConnected } from '../api/connections.ts'
+import {
+  noticeAuthorization,
+  useConnectionStatus,
+  useFailedAuthorization,
+  useIsConnected,
+} from '../api/connections.ts'
 import { useHasFeature } from '../api/health.ts'
-import { forgetFailures } from '../api/keys.ts'
 import { useHasNotice, usePerson } from '../api/person.ts'
 import { useReach } from '../api/reach.ts'
 import { config, type Provider } from '../config.ts'
@@ -39,12 +42,11 @@ function Notice() {
 }
 
 function Failed({ provider }: { provider: Provider }) {
-  const queryClient = useQueryClient()
   const message = useFailedAuthorization(provider)
   const isConnected = useIsConnected(provider)
   // A later disconnect must not show it again.
   useEffect(() => {
-    if (isConnected) forgetFailures(queryClient, provider.id)
-  }, [isConnected, queryClient, provider])
+    if (isConnected) noticeAuthorization(provider)
+  }, [isConnected, provider])
   return message !== undefined && !isConnected && <p>{message}</p>
 }

@@ -16,7 +16,7 @@ import {
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey, featuresKey } from './keys.ts'
-import { callOptions, whenShown, whileFailed } from './query-client.ts'
+import { callOptions, every, whenShown, whileFailed } from './query-client.ts'
 import { queryString } from './query-string.ts'
 
 /** What is listed; undefined for everything. Without the feature `activity-search`, only the state. */
@@ -84,7 +84,7 @@ const refreshQuery = (filter: ActivityFilter) =>
     staleTime: refreshMs,
     gcTime: 0,
     // Query pauses this while the page is hidden.
-    refetchInterval: refreshMs,
+    refetchInterval: every(refreshMs),
     meta: { action: 'Loading messages' },
   })
 

@@ -1,11 +1,19 @@
 import ky, { isTimeoutError, type Options, type ResponsePromise } from 'ky'
-import { type GenericSchema, getDotPath, type InferOutput, safeParse } from 'valibot'
-import { errorBody } from '../../contract/endpoints.ts'
+import {
+  type GenericSchema,
+  getDotPath,
+  type InferOutput,
+  parseJson,
+  pipe,
+  safeParse,
+  string,
+} from 'valibot'
+import { backendPath, errorBody } from '../../contract/endpoints.ts'
 import { config } from '../config.ts'
 import { ApiError } from './errors.ts'
 import { noticePerson, personIn, shownPersonHeader } from './person.ts'
 import { noticeAnswer } from './reach.ts'
-import { noticeDate } from './server-time.ts'
+import { noticeDate, serverTime } from './server-time.ts'
 
 declare global {
   /** The responses to the calls that src/boot.ts has started, by address. Undefined if it has not run, as in `npm run dev`. */
@@ -30,10 +38,15 @@ const http = ky.create({
   throwHttpErrors: false,
   hooks: { afterResponse: [({ response }) => noticeDate(response)] },
   fetch: async (request, init) => {
+    let kind: 'network' | 'page' = 'network'
     try {
-      return await (takeStarted(request) ?? fetch(request, init))
+      const response = await (takeStarted(request) ?? fetch(request, init))
+      if (response.type !== 'opaqueredirect') return response
+      // A browser hides where it leads, and does not let the page read an answer of a foreign origin.
+      kind = 'page'
+      return await fetch(request, { ...init, redirect: 'follow' })
     } catch (error) {
-      throw error instanceof Error ? new ApiError('network') : error
+      throw error instanceof Error ? new ApiError(kind) : error
     }
   },
 })
@@ -65,23 +78,27 @@ export function getJson<Schema extends GenericSchema>(
   }: Pick<Options, 'json'> & { method?: 'GET' | 'POST'; readsRefusal?: true } = {},
 ): Promise<InferOutput<Schema>> {
   return asApiError(async () => {
-    const request = send(method, path, options)
-    const response = await request
+    const redirect = method === 'GET' ? 'manual' : 'follow'
+    const request = send(method, path, { redirect, ...options })
     // The refusal of a change is noticed by its mutation.
-    if (method === 'GET') await noticePerson(personIn(response))
-    await assertOk(response, readsRefusal && request)
-    const { success, output, issues } = safeParse(answer, await readJson(request))
+    if (method === 'GET') await noticePerson(personIn(await request))
+    const { text } = await answerTo(request, { reads: true, readsRefusal })
+    const { success, output, issues } = safeParse(pipe(json, answer), text)
     if (!success) throw new ApiError('format', { field: getDotPath(issues[0]) ?? undefined })
-    return output
+    return output as InferOutput<Schema>
   })
 }
 
 /**
  * Makes a call and ignores the body of its answer: any 2xx is success (§7).
- * @returns the person whom the answer names.
  * @throws ApiError for any failure.
  */
-export function call(
+export async function call(...args: Parameters<typeof callForPerson>): Promise<void> {
+  await callForPerson(...args)
+}
+
+/** `call`, and the person whom the answer names. */
+export function callForPerson(
   method: 'GET' | 'POST' | 'DELETE',
   path: string,
   {
@@ -90,10 +107,7 @@ export function call(
   }: Pick<Options, 'json' | 'searchParams'> & { readsRefusal?: true | string } = {},
 ): Promise<string | undefined> {
   return asApiError(async () => {
-    const request = send(method, path, options)
-    const response = await request
-    await assertOk(response, readsRefusal ? request : undefined, readsRefusal)
-    dropBody(response)
+    const { response } = await answerTo(send(method, path, options), { readsRefusal })
     return personIn(response)
   })
 }
@@ -106,50 +120,66 @@ function send(method: string, path: string, options: Options = {}): ResponseProm
   })
 }
 
+const json = pipe(string(), parseJson())
+const wholePage = /^\s*<(!doctype|html)\b/i
+const ownUrl = new URL(config.apiUrl === '' ? '/' : `${config.apiUrl}/`, window.location.href).href
+
 /**
- * @param refused is the request whose refusal may be read.
- * @param only the code of the only refusal that is read.
+ * Waits for a success of the backend itself. A sign-in in front of it may answer in its place, also with 200.
+ * @param readsRefusal whether the body of a refusal may be read. A text is the code of the only one that may.
  */
-async function assertOk(
-  response: Response,
-  refused?: ResponsePromise,
-  only?: true | string,
-): Promise<void> {
-  if (response.ok) return
-  const { success, output } = safeParse(errorBody, await refused?.json().catch(() => undefined))
-  dropBody(response)
-  const isRead = success && (typeof only !== 'string' || output.error.code === only)
-  const { message: sentence, code } = isRead ? output.error : {}
-  const { status } = response
-  throw new ApiError('status', { status, code, sentence, person: personIn(response) })
-}
-
-/** Cancels a body, because an unread body keeps its connection open. A failure does not matter. */
-function dropBody(response: Response): void {
+async function answerTo(
+  request: ResponsePromise,
+  { reads, readsRefusal }: { reads?: true; readsRefusal?: true | string | undefined },
+): Promise<{ response: Response; text: string }> {
+  const response = await request
+  const { ok, status, headers, redirected, url } = response
+  // A proxy's own page of another error is no sign-in.
+  const maySignIn = ok || status === 401 || status === 403
+  const mayBePage = maySignIn && /html/i.test(headers.get('Content-Type') ?? '')
+  let text = ''
+  if (mayBePage || (ok ? reads : readsRefusal)) {
+    const reading = readText(request)
+    text = await (ok ? reading : reading.catch(() => ''))
+  }
+  // An unread body keeps its connection open.
   response.body?.cancel().catch(() => {})
+  const isElsewhere =
+    redirected && !(url.startsWith(ownUrl) && backendPath.test(url.slice(ownUrl.length - 1)))
+  if (isElsewhere || (maySignIn && wholePage.test(text))) throw new ApiError('page', { status })
+  if (ok) return { response, text }
+  const { success, output } = safeParse(pipe(json, errorBody), text)
+  const isRead = success && (readsRefusal === true || output.error.code === readsRefusal)
+  const { message: sentence, code } = isRead ? output.error : {}
+  const details = { status, code, sentence, person: personIn(response) }
+  throw new ApiError('status', { ...details, waitMs: waitOf(response) })
 }
 
-/** Call json() on the request. Its timeout includes the body; on the response there is none. */
-async function readJson(request: ResponsePromise): Promise<unknown> {
+/** RFC 9110 §10.2.3. A page is seldom open for longer than an hour. */
+function waitOf({ status, headers }: Response): number | undefined {
+  const after = headers.get('Retry-After')
+  if (after === null || (status !== 429 && status !== 503)) return undefined
+  const ms = /^\d+$/.test(after) ? Number(after) * 1000 : Date.parse(after) - serverTime()
+  return Number.isNaN(ms) ? undefined : Math.min(ms, 3_600_000)
+}
+
+/** Call text() on the request. Its timeout includes the body; on the response there is none. */
+async function readText(request: ResponsePromise): Promise<string> {
   try {
-    return await request.json()
+    return await request.text()
   } catch (error) {
-    if (isTimeoutError(error)) throw error
-    throw new ApiError(error instanceof SyntaxError ? 'format' : 'network')
+    throw isTimeoutError(error) ? error : new ApiError('network')
   }
 }
 
 async function asApiError<T>(run: () => Promise<T>): Promise<T> {
   try {
     const answer = await run()
-    noticeAnswer(true)
+    noticeAnswer()
     return answer
   } catch (error) {
     const failure = apiErrorOf(error)
-    // A fault of our own says nothing about the server.
-    if (failure.kind !== 'unknown') {
-      noticeAnswer(failure.kind !== 'network' && failure.kind !== 'timeout')
-    }
+    noticeAnswer(failure.kind)
     throw failure
   }
 }

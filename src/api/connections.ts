@@ -1,14 +1,14 @@
-import { notifyManager, type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
-import { useSyncExternalStore } from 'react'
+import { type QueryClient, useQuery, useQueryClient } from '@tanstack/react-query'
 import { connectionStatusAnswer, endpoints, navigations, pathOf } from '../../contract/endpoints.ts'
 import type { FeatureName } from '../../contract/features.ts'
 import { config, type Provider } from '../config.ts'
 import { call, getJson } from './client.ts'
 import type { ApiError } from './errors.ts'
 import { useHasFeature } from './health.ts'
-import { callbackKey, featuresKey, statusKey } from './keys.ts'
+import { featuresKey, statusKey } from './keys.ts'
 import { againMs, callOptions, whileFailed } from './query-client.ts'
 import { useSingleMutation } from './single-mutation.ts'
+import { createStore } from './store.ts'
 
 export const loadStatus = ({ id }: Provider) =>
   getJson(pathOf(endpoints.status, id), connectionStatusAnswer)
@@ -41,15 +41,16 @@ export function useConnectionStatus(provider: Provider) {
 export const useIsConnected = (provider: Provider): boolean =>
   useConnectionStatus(provider).data?.connected === true
 
+/** What the last authorization of each provider has failed with. */
+const failures = createStore<Readonly<Record<string, string | undefined>>>({})
+
+/** Notices how an authorization has ended. */
+export const noticeAuthorization = ({ id, name }: Provider, error?: ApiError): void =>
+  failures.set({ ...failures.get(), [id]: error && authorizationFailure(name, error) })
+
 /** What the callback page said of this provider; undefined if the last authorization has not failed. */
-export function useFailedAuthorization({ id, name }: Provider): string | undefined {
-  const cache = useQueryClient().getQueryCache()
-  const error = useSyncExternalStore(
-    (listener) => cache.subscribe(notifyManager.batchCalls(listener)),
-    () => cache.findAll({ queryKey: [...callbackKey, id] }).at(-1)?.state.error,
-  )
-  return error ? authorizationFailure(name, error) : undefined
-}
+export const useFailedAuthorization = ({ id }: Provider): string | undefined =>
+  failures.use((now) => now[id])
 
 export const authorizationFailure = (name: string, { kind, message }: ApiError): string =>
   `${name} connection failed: ${kind === 'unknown' ? `${name} OAuth failed unexpectedly` : message}`

@@ -3,6 +3,8 @@ const messages = {
   timeout: 'The server took too long to answer',
   network: 'The server could not be reached',
   format: 'The server sent an answer that could not be understood',
+  /** Something between the page and the backend has answered. */
+  page: 'The sign-in in front of this page has probably ended',
   /** The provider came back without a code (§8). */
   code: 'Missing code',
   /** The user must connect both services first, so no call was made (§5). Nobody logs this. */
@@ -11,7 +13,9 @@ const messages = {
   unknown: 'The reason is unknown',
 }
 
-type Details = Partial<Pick<ApiError, 'status' | 'code' | 'person' | 'field' | 'cause'>> & {
+type Details = Partial<
+  Pick<ApiError, 'status' | 'code' | 'person' | 'field' | 'waitMs' | 'cause'>
+> & {
   sentence?: string | undefined
 }
 
@@ -30,6 +34,8 @@ export class ApiError extends Error {
   readonly person: string | undefined
   /** The first field of the answer that could not be understood, such as `items.0.state`. For the log. */
   readonly field: string | undefined
+  /** How long the answer asks to wait before the next call, in milliseconds. */
+  readonly waitMs: number | undefined
 
   constructor(kind: ApiError['kind'], { sentence, cause, ...details }: Details = {}) {
     const words = kind === 'status' ? `${messages.status} (${details.status})` : messages[kind]

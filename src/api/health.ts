@@ -21,7 +21,8 @@ export const healthQuery = callOptions({
   retry: false,
   staleTime: Infinity,
   gcTime: Infinity,
-  refetchInterval: ({ state }) => (state.data === undefined ? healthRetryMs : false),
+  refetchInterval: ({ state: { data, error } }) =>
+    data === undefined && Math.max(healthRetryMs, error?.waitMs ?? 0),
   // These refetches happen only while the backend is down: a successful answer is never stale.
   refetchOnWindowFocus: true,
   refetchOnReconnect: true,

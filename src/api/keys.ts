@@ -1,4 +1,4 @@
-import type { Query, QueryClient } from '@tanstack/react-query'
+import type { QueryClient } from '@tanstack/react-query'
 
 /**
  * The key of a call. What is about a person begins with `personKey`, or the next person would see it. What is about
@@ -18,8 +18,6 @@ export const rulesKey = [...personKey, 'rules'] as const
 export const featuresKey = [...personKey, 'features'] as const
 /** Messages, and how many there are. */
 export const activityKey = [...featuresKey, 'activity'] as const
-/** The ticks that are not saved. */
-export const draftKey = ['draft'] as const
 /** What was asked with the codes of providers. */
 export const callbackKey = ['oauth-callback'] as const
 
@@ -29,9 +27,3 @@ export const endSessionKey = ['end-session', 'own'] as const
 /** Loads both connection statuses again: now if they are on screen, otherwise when they are shown. */
 export const reloadStatuses = (queryClient: QueryClient) =>
   queryClient.invalidateQueries({ queryKey: statusKey })
-
-/** Counts the callbacks of a provider that failed as over. To remove them would send their codes again. */
-export function forgetFailures(queryClient: QueryClient, id: string): void {
-  const predicate = ({ state }: Query) => state.status === 'error'
-  queryClient.setQueriesData({ queryKey: [...callbackKey, id], type: 'inactive', predicate }, true)
-}

@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query'
 import { endpoints, exchangeRefused, pathOf } from '../../contract/endpoints.ts'
 import type { Provider } from '../config.ts'
-import { call } from './client.ts'
-import { loadStatus } from './connections.ts'
+import { callForPerson } from './client.ts'
+import { loadStatus, noticeAuthorization } from './connections.ts'
 import { ApiError } from './errors.ts'
 import { callbackKey } from './keys.ts'
 import { changePerson } from './person.ts'
@@ -52,7 +52,7 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
         // The dashboard may be on screen, because the user did not wait.
         await changePerson(() =>
           // ky leaves out a state that is undefined.
-          call('GET', pathOf(endpoints.callback, provider.id), {
+          callForPerson('GET', pathOf(endpoints.callback, provider.id), {
             searchParams: { code, state },
             // The server writes this sentence out of its own words.
             readsRefusal: exchangeRefused,
@@ -74,7 +74,10 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
     retryDelay: 1000,
     staleTime: Infinity,
     gcTime: Infinity,
-    meta: { action: `Connecting ${provider.name}` },
+    meta: {
+      action: `Connecting ${provider.name}`,
+      onFailure: (error) => noticeAuthorization(provider, error),
+    },
   })
 
 /** Whether a callback was refused because the browser kept no cookie. A backend of §7 does not say whom it knows. */

@@ -3,7 +3,7 @@ import { personHeader } from '../../contract/endpoints.ts'
 import { isDraftKept, keepDraft, setDraft } from './draft.ts'
 import { ApiError } from './errors.ts'
 import { endSessionKey, personKey, rulesKey, statusKey } from './keys.ts'
-import { createStore } from './store.ts'
+import { createStore, resetStores } from './store.ts'
 
 /**
  * A page is about one person. The person can change at any time: a callback or a sign-out in this tab, in another one,
@@ -78,16 +78,19 @@ export async function changePerson(change: () => Promise<string | undefined>, no
 }
 
 const noticeKey = 'dealbell-notice'
+/** What a page says whose session has ended by itself. */
+const ended: ReadonlySet<Notice> = new Set(['session ended', 'not saved'])
 
-/** Loads the page again, unless it has nothing of a person. The ticks stay if they belong to the next person. */
+/** Loads the page again, unless it has nothing of a person. The ticks stay, unless the next person is another one. */
 async function beginAgain(named: string | undefined, notice: Notice = ''): Promise<void> {
   if (queryClient.getQueryCache().find({ queryKey: personKey, exact: false }) === undefined) {
     page.set({ person: named, notice })
     return
   }
-  if (named !== 'nobody') keepDraft(queryClient, shownPerson())
+  // A session that has ended may come back. A sign-out in any tab is the end.
+  if (named !== 'nobody' || ended.has(notice)) keepDraft(shownPerson())
   // Otherwise the browser asks before it loads the page.
-  if (!isDraftKept(queryClient)) setDraft(queryClient, {})
+  if (!isDraftKept()) setDraft({})
   try {
     sessionStorage.setItem(noticeKey, notice)
   } catch {
@@ -99,9 +102,17 @@ async function beginAgain(named: string | undefined, notice: Notice = ''): Promi
   await new Promise(() => {})
 }
 
+/** Loads the page again with its ticks, for the same person as far as anybody knows. */
+export function loadAgain(): void {
+  keepDraft(shownPerson())
+  window.location.reload()
+}
+
 /** Begins a page of which nothing is known, and listens to the other tabs. */
 export function beginPage(client: QueryClient): void {
   queryClient = client
+  resetStores()
+  focusManager.setFocused(undefined)
   let notice: string | null = ''
   try {
     notice = sessionStorage.getItem(noticeKey)
@@ -148,6 +159,8 @@ function listen(): void {
 
 // An open channel can keep a page out of the browser's back-forward cache.
 window.addEventListener('pagehide', () => {
+  // Query would load the statuses of a page that comes back, and then the page loads itself again.
+  focusManager.setFocused(false)
   globalThis.personChannel?.close()
   globalThis.personChannel = undefined
 })
@@ -155,5 +168,5 @@ window.addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
   listen()
   // What the other tabs said meanwhile is lost.
-  void beginAgain(undefined)
+  void beginAgain(undefined).then(() => focusManager.setFocused(undefined))
 })

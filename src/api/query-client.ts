@@ -13,6 +13,8 @@ import { beginPage, type Notice, noticePerson } from './person.ts'
 export interface Meta extends Record<string, unknown> {
   /** What failed, for the log: '{action} failed: {message}'. */
   action: string
+  /** Hears of the failure of a read. */
+  onFailure?: (error: ApiError) => void
   /** What the page says if it loads again, because the backend refused this change for another person. */
   failure?: Notice
 }
@@ -38,9 +40,20 @@ notifyManager.setScheduler(queueMicrotask)
 /** How often something on screen is loaded again that is probably about to change, in milliseconds. */
 export const againMs = 10_000
 
+type Loading = { state: { error: ApiError | null } }
+
+/**
+ * A `refetchInterval` of so many milliseconds, or of more if the answer asks for it. What the backend has refused is not
+ * loaded again by itself.
+ */
+export const every =
+  (ms: number) =>
+  ({ state: { error } }: Loading): number | false =>
+    !(error?.isRefusal && error.waitMs === undefined) && Math.max(ms, error?.waitMs ?? 0)
+
 /** A `refetchInterval`: what failed is loaded again while it is on screen. */
-export const whileFailed = ({ state }: { state: { status: string } }): number | false =>
-  state.status === 'error' && againMs
+export const whileFailed = (query: Loading): number | false =>
+  query.state.error !== null && every(againMs)(query)
 
 /** For what is loaded again when it is shown again, if it is older than its `staleTime`. */
 export const whenShown = {
@@ -50,16 +63,19 @@ export const whenShown = {
   refetchOnReconnect: true,
 } as const
 
-/** Retries a read once after a fault that may be temporary, but not after a 4xx or a timeout. */
-function retryRead(failureCount: number, { kind, status = 0 }: ApiError): boolean {
-  return failureCount < 1 && (kind === 'network' || status >= 500)
+/** Retries a read once after a fault that may be temporary, but not after a 4xx, a timeout or a plea to wait. */
+function retryRead(failureCount: number, { kind, status = 0, waitMs }: ApiError): boolean {
+  return failureCount < 1 && (kind === 'network' || status >= 500) && waitMs === undefined
 }
 
 /** Creates the query client of a page, with defaults for all queries and mutations. It logs failures. */
 export function createQueryClient({ retryDelayMs = 1000 } = {}): QueryClient {
   const queryClient = new QueryClient({
     queryCache: new QueryCache({
-      onError: (error, query) => logFailure(query.meta, error),
+      onError: (error, { meta }) => {
+        logFailure(meta, error)
+        meta?.onFailure?.(error)
+      },
     }),
     mutationCache: new MutationCache({
       onError: (error, _variables, _context, mutation) => {

@@ -6,7 +6,7 @@ import { areConnected } from './connections.ts'
 import {
   type Changes,
   changed,
-  draftOf,
+  currentDraft,
   dropSavedChanges,
   type RuleIds,
   restoreDraft,
@@ -21,8 +21,8 @@ import { useSingleMutation } from './single-mutation.ts'
 
 async function loadRules(queryClient: QueryClient) {
   const answer = await getJson(endpoints.rules.path, rulesAnswer)
-  restoreDraft(queryClient, shownPerson())
-  if (!isSaving(queryClient)) dropSavedChanges(queryClient, answer.rules)
+  restoreDraft(shownPerson())
+  if (!isSaving(queryClient)) dropSavedChanges(answer.rules)
   return answer
 }
 
@@ -60,12 +60,12 @@ export function useRuleSelection() {
   /** Adds or removes a rule. Does nothing if the user cannot tick this rule now (§5). */
   function toggle(id: string): void {
     if (!availableRuleIds.has(id)) return
-    const changes = draftOf(queryClient)
+    const changes = currentDraft()
     const { saved, isCertain } = savedRules(queryClient)
     const isTicked = changes[id] ?? saved.includes(id)
-    setDraft(queryClient, { ...changes, [id]: !isTicked })
+    setDraft({ ...changes, [id]: !isTicked })
     // Otherwise the user may take back what the server has stored, and the page does not know it.
-    if (isCertain && !isSaving(queryClient)) dropSavedChanges(queryClient, saved)
+    if (isCertain && !isSaving(queryClient)) dropSavedChanges(saved)
   }
 
   return {
@@ -74,7 +74,7 @@ export function useRuleSelection() {
     isUnsaved: Object.keys(changes).length > 0,
     toggle,
     /** Drops the changes. */
-    discard: () => setDraft(queryClient, {}),
+    discard: () => setDraft({}),
   }
 }
 
@@ -88,14 +88,15 @@ export function isSaving(queryClient: QueryClient): boolean {
 /** Whether a save is under way that leaves no change unsaved. */
 export function isAllBeingSaved(queryClient: QueryClient): boolean {
   const saves = queryClient.getMutationCache()
-  const changes = draftOf(queryClient)
+  const changes = currentDraft()
   const save = saves.find<void, ApiError, Changes>({ mutationKey: saveKey, status: 'pending' })
   const sent = save?.state.variables
   return sent !== undefined && Object.keys(changes).every((id) => changes[id] === sent[id])
 }
 
 /**
- * Saves changes: sends the saved rules with these changes. If both services are not connected, it makes no call (§5), and
+ * Saves changes: sends the saved rules with these changes. It takes no list of rules, because another tab may have saved
+ * since. If both services are not connected, it makes no call (§5), and
  * the error is of the kind `unconnected`.
  */
 export function useSaveRules() {
@@ -121,7 +122,7 @@ export function useSaveRules() {
       if (error && !error.isRefusal) void queryClient.invalidateQueries({ queryKey: rulesKey })
       const { saved, isCertain } = savedRules(queryClient)
       // A change made during the save stays.
-      if (isCertain) dropSavedChanges(queryClient, saved)
+      if (isCertain) dropSavedChanges(saved)
       // The backend refuses the rules of a user who is not connected.
       if (error?.status === 409) void reloadStatuses(queryClient)
     },

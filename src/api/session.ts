@@ -1,5 +1,5 @@
 import { endSessionCall } from '../../contract/features/sessions.ts'
-import { call } from './client.ts'
+import { call, callForPerson } from './client.ts'
 import { endSessionKey } from './keys.ts'
 import { changePerson } from './person.ts'
 import { useSingleMutation } from './single-mutation.ts'
@@ -10,7 +10,8 @@ const { method, path } = endSessionCall
 export function useEndSession() {
   return useSingleMutation({
     mutationKey: endSessionKey,
-    mutationFn: () => changePerson(() => call(method, path, { readsRefusal: true }), 'signed out'),
+    mutationFn: () =>
+      changePerson(() => callForPerson(method, path, { readsRefusal: true }), 'signed out'),
     meta: { action: 'Signing out of this browser' },
   })
 }

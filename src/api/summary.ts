@@ -5,7 +5,7 @@ import { config, type Provider } from '../config.ts'
 import { getJson } from './client.ts'
 import { useHasFeature } from './health.ts'
 import { activityKey } from './keys.ts'
-import { callOptions, whenShown } from './query-client.ts'
+import { callOptions, every, whenShown } from './query-client.ts'
 import { queryString } from './query-string.ts'
 
 /** How many days the summary covers, until today. */
@@ -21,7 +21,7 @@ const summaryQuery = callOptions({
   staleTime: 10_000,
   // Query pauses this while the page is hidden. All components that use the query cause one call, because
   // each answer restarts their timers.
-  refetchInterval: 15_000,
+  refetchInterval: every(15_000),
   meta: { action: 'Loading the summary of messages' },
 })
 

@@ -1,4 +1,3 @@
-import { useQueryClient } from '@tanstack/react-query'
 import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
 import { keepDraft } from '../api/draft.ts'
@@ -28,7 +27,6 @@ export function Connection({
 }) {
   const status = useConnectionStatus(provider)
   const disconnect = useDisconnect(provider)
-  const queryClient = useQueryClient()
   const isConnected = status.data?.connected === true
   const { account, channel, channelAsOf, late, reason, since } = status.data ?? {}
   const asOf = channel && isTime(channelAsOf) ? ` (as of ${dateInWords(channelAsOf)})` : ''
@@ -79,7 +77,7 @@ export function Connection({
           // Ignore the second click of a double click: the button's text may have changed.
           if (event.detail > 1) return
           if (isConnected) return disconnect.mutate()
-          keepDraft(queryClient, shownPerson())
+          keepDraft(shownPerson())
           window.location.assign(authorizeUrl(provider))
         }}
       >

@@ -5,6 +5,7 @@ import { healthQuery } from '../api/health.ts'
 import { watchFocus } from '../api/person.ts'
 import { Header } from '../shell/Header.tsx'
 import { HealthGate } from '../shell/HealthGate.tsx'
+import { SignInEnded } from '../shell/SignInEnded.tsx'
 import { Footer } from '../ui/Footer.tsx'
 import { focusHeading } from '../ui/focus.ts'
 
@@ -32,6 +33,7 @@ function Root() {
       <HealthGate>
         <div className="flex min-h-svh flex-col">
           <Header />
+          <SignInEnded />
           <Outlet />
           {/* Each screen has a new footer. The same footer would slide to its new place. */}
           <Footer key={screen} />

@@ -3,7 +3,7 @@ import { useBlocker } from '@tanstack/react-router'
 import { type FormEvent, Fragment } from 'react'
 import { type RuleCategory, ruleCatalogue } from '../../contract/rules.ts'
 import { useIsConnected } from '../api/connections.ts'
-import { draftOf, isDraftKept } from '../api/draft.ts'
+import { currentDraft, isDraftKept } from '../api/draft.ts'
 import { useHasFeature } from '../api/health.ts'
 import { dropNotice } from '../api/person.ts'
 import {
@@ -35,8 +35,7 @@ export function RuleSettings() {
   useBlocker({
     disabled: !isUnsaved,
     // Ticks that are kept are not lost. Those of another person have gone since the last render.
-    enableBeforeUnload: () =>
-      !isDraftKept(queryClient) && Object.keys(draftOf(queryClient)).length > 0,
+    enableBeforeUnload: () => !isDraftKept() && Object.keys(currentDraft()).length > 0,
     shouldBlockFn: ({ current, next }) => {
       if (current.pathname === next.pathname) return false
       // The save goes on. If it fails, the ticks are still there when the user comes back.

@@ -288,7 +288,7 @@ test('a failed load says so and can be tried again', async () => {
 
 test('a refresh that fails says so, keeps what is shown, and goes on by itself', async () => {
   const { items, handlers } = await openStopped([item('1')])
-  server.use(http.get(path, HttpResponse.error), http.get('*/summary', withStatus(403)))
+  server.use(http.get(path, HttpResponse.error), http.get('*/summary', withStatus(502)))
   await pass(61_000)
   expect(screen.getByText('The messages could not be refreshed')).toBeVisible()
   expect(names()).toEqual(['Deal 1'])
@@ -442,7 +442,7 @@ test('a list of which one message has failed waits for no summary; until it is t
 test('without a summary, failed messages can be sent again', async () => {
   const lost = [item('1', { state: 'failed' }), item('2', { state: 'failed' })]
   const { calls, user } = open(lost, '/activity?state=failed', ['activity', 'retry-all'])
-  server.use(http.get('*/summary', withStatus(403)))
+  server.use(http.get('*/summary', withStatus(502)))
   await screen.findByText('The chart could not be loaded')
   await user.click(screen.getByRole('button', { name: 'Send again: Deal 2' }))
   await user.click(screen.getByRole('button', { name: 'Send all again' }))

@@ -74,6 +74,28 @@ test('with a filter, one button sends all again that it finds, and says so', asy
 })
 
 test.each([
+  ['a fault is asked again after 10 s', 500, {}, 10],
+  ['a refusal is asked again when the user looks, and not before', 401, {}, 0],
+  ['a refusal that names a time is asked again then', 429, { 'Retry-After': '600' }, 600],
+  ['a pause that names a time is over then', 503, { 'Retry-After': '60' }, 60],
+])('%s (%s)', async (_what, status, headers, seconds) => {
+  stopClock()
+  const { calls } = open()
+  await settle()
+  await pass(11_000)
+  server.use(http.get('*/api/*', () => new HttpResponse(null, { status, headers })))
+  lookAgain()
+  await pass(100)
+  const before = calls().length
+  await pass(seconds === 0 ? 3_600_000 : seconds * 1000 - 200)
+  expect(calls()).toHaveLength(before)
+  if (seconds === 0) lookAgain()
+  await pass(200)
+  expect(calls().length).toBeGreaterThan(before)
+  takeLog()
+})
+
+test.each([
   ['/slack/callback', '/', 'Slack'],
   ['/hubspot/callback', '/connect/hubspot', 'HubSpot'],
 ])(

@@ -59,10 +59,12 @@ async function tickAsAnn(person?: string | null) {
   return app
 }
 
-async function expectBob(): Promise<void> {
+/** @param ticked whether the tick is there that was made before; nobody knows whose it is. */
+async function expectBob(ticked = false): Promise<void> {
   expect(await box(orphan, true)).toBeVisible()
-  for (const name of [stage, closed]) expect(await box(name)).not.toBeChecked()
-  expect(screen.queryByText(/Unsaved changes|Rules saved|Failed/)).not.toBeInTheDocument()
+  expect(await box(closed, false)).toBeVisible()
+  expect(await box(stage, ticked)).toBeVisible()
+  expect(screen.queryAllByText(/Unsaved changes|Rules saved|Failed/)).toHaveLength(ticked ? 1 : 0)
 }
 
 /** How a tab learns that another one has changed the person. tests/e2e/person.spec.ts has the back-forward cache. */
@@ -74,15 +76,16 @@ const ways: [name: string, person: string | null, learn: (state: State) => void]
 
 // The model (tests/components/model) has what a change of the person ends, in any order.
 test.each(ways)(
-  'a tab that %s forgets everything of the former person, and loads the new one',
+  'a tab that %s forgets everything that is known to be the former person’s, and loads the new one',
   async (_name, person, learn) => {
     const { state, user } = await tickAsAnn(person)
     expect(screen.getByText('Unsaved changes')).toBeVisible()
     becomeBob(state)
     learn(state)
-    await expectBob()
+    await expectBob(person === null)
     // A save is Bob's now.
-    await tickAndSave(user)
+    if (person === null) await user.click(await button('Save'))
+    else await tickAndSave(user)
     expect(await screen.findByText(saved)).toBeVisible()
     expect(state.rules).toEqual(['deal-stage-changed-orphan', 'deal-stage-changed'])
   },
@@ -141,7 +144,7 @@ describe.each([['ann'], [null]])('a page that shows %s', (person) => {
     await user.click(await box(stage))
     becomeBob(state)
     release()
-    await expectBob()
+    await expectBob(person === null)
     expect(await button('Disconnect Slack')).toBeVisible()
   })
 
@@ -205,9 +208,32 @@ test('a save of somebody whose session has ended has failed, and the page says w
   await user.click(await button('Save'))
   expect(await screen.findByText(/^Your session has ended/)).toBeVisible()
   expect(await screen.findByText(failed)).toBeVisible()
-  await user.click(await box(stage, false))
+  await user.click(await box(stage, true))
   expect(screen.queryByText(failed)).not.toBeInTheDocument()
   takeLog()
+})
+
+test.each([
+  ['ann', true],
+  ['bob', false],
+])('ticks stay when a session ends by itself, and are there for %s: %s', async (person, isKept) => {
+  const { calls, state } = await tickAsAnn()
+  for (const next of ['nobody', 'nobody-1', person]) {
+    const loads = calls('GET /health').length
+    state.person = next
+    lookAgain()
+    await waitFor(() => expect(calls('GET /health')).toHaveLength(loads + 1))
+    expect(await box(stage, next !== person || isKept)).toBeVisible()
+  }
+})
+
+test('ticks go with a sign-out in another tab', async () => {
+  const { calls, state } = await tickAsAnn()
+  state.person = 'nobody'
+  await hearFromOtherTab('nobody')
+  await waitFor(() => expect(calls('GET /health')).toHaveLength(2))
+  expect(await box(stage, false)).toBeVisible()
+  expect(window.sessionStorage).toHaveLength(0)
 })
 
 test('a save that the backend refuses because the person is another one has failed, and the page shows that person', async () => {

@@ -66,6 +66,46 @@ test.each([
   takeLog()
 })
 
+const signIn = '<!DOCTYPE html><title>Sign in</title>'
+const signInEnded = 'The sign-in in front of this page has probably ended'
+
+test.each([
+  ['204', saved, () => new HttpResponse(null, { status: 204 })],
+  ['ok as text/html', saved, () => HttpResponse.html('ok')],
+  ['a page with 502', failed, () => HttpResponse.html(signIn, { status: 502 })],
+])('a save that gets %s says %s, and nothing of a sign-in', async (_name, words, answer) => {
+  const { user } = openApp({ connected: both() })
+  server.use(http.post(rulesPath, answer))
+  await tickAndSave(user)
+  expect(await screen.findByText(words)).toBeVisible()
+  expect(screen.queryByText(signInEnded)).not.toBeInTheDocument()
+  takeLog()
+})
+
+test.each([
+  [200, signIn],
+  [403, '\n<html lang="de">'],
+])(
+  'a save that gets %s with a page is not saved; the page names the sign-in, and loads again with the ticks',
+  async (status, body) => {
+    const { handlers, state, user } = openApp({ connected: both() })
+    await user.click(await stageBox())
+    server.use(http.all('*/api/*', () => HttpResponse.html(body, { status })))
+    await user.click(saveButton())
+    expect(await screen.findByText(failed)).toBeVisible()
+    expect(await screen.findByText(signInEnded)).toBeVisible()
+    expect(await button('Disconnect Slack')).toBeVisible()
+    server.resetHandlers(...handlers)
+    await user.click(await button('Load again'))
+    await waitFor(() => expect(screen.queryByText(signInEnded)).not.toBeInTheDocument())
+    expect(await screen.findByText('Unsaved changes')).toBeVisible()
+    await user.click(saveButton())
+    expect(await screen.findByText(saved)).toBeVisible()
+    expect(state.rules).toEqual(['deal-stage-changed'])
+    takeLog()
+  },
+)
+
 test.each([
   ['ticks a rule', 'no answer comes', [], () => HttpResponse.error()],
   ['unticks a rule', 'no answer comes', ['deal-stage-changed'], () => HttpResponse.error()],
@@ -186,10 +226,10 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     return { calls, state, asks, back: () => openInBrowser('/hubspot/callback?code=abc') }
   }
 
-  test.each([['ann'], ['nobody']])(
+  test.each<(string | undefined)[]>([['ann', 'ann'], ['nobody', 'ann'], []])(
     'are there again, unsaved, after %s has connected, and no question is asked',
-    async (before) => {
-      const { calls, state, asks, back } = await connectWithTicks(before, 'ann')
+    async (before, after) => {
+      const { calls, state, asks, back } = await connectWithTicks(before, after)
       expect(asks).toBe(false)
       const { user } = back()
       expect(await screen.findByText('Unsaved changes')).toBeVisible()
@@ -247,12 +287,5 @@ describe('ticks that are not saved when the user clicks Connect', () => {
     await screen.findByText(saved)
     expect(state.rules).toEqual([...rules, 'deal-stage-changed'])
     takeLog()
-  })
-
-  test('are lost with a backend that names nobody, so the browser asks', async () => {
-    const { asks, back } = await connectWithTicks(undefined, undefined)
-    expect(asks).toBe(true)
-    back()
-    expect(await closedBox()).toBeChecked()
   })
 })

@@ -113,7 +113,7 @@ const connect = (provider: Provider): Command => ({
     const call = await p.returnFrom(provider)
     m.connected.add(provider)
     m.calls.push(call)
-    if (m.isPersonKnown && m.changes.size > 0) m.kept = new Map(m.changes)
+    m.keepChanges()
     m.load()
     // The answer to the callback has named the person.
     m.isPersonKnown = m.isNamed

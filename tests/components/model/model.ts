@@ -48,6 +48,8 @@ export class Model {
   isPersonKnown = false
   /** The changes that the page keeps while the browser is at a provider. */
   kept: ReadonlyMap<string, boolean> = new Map()
+  /** Whether it is known whose they are. */
+  isOwnerKnown = false
   /** Whether nobody knows what the backend has stored, so that the rules load again when they can. */
   areRulesOld = false
   /** The rules that the user has ticked (true) or unticked. */
@@ -106,7 +108,6 @@ export class Model {
     this.isPersonKnown = false
     this.message = undefined
     this.saving = undefined
-    this.wasLeftWhileSaving = false
     this.waiting = []
     this.isRefreshHeld = false
     this.isBlank = true
@@ -118,11 +119,11 @@ export class Model {
   openDashboard(): void {
     this.screen = 'dashboard'
     this.isBlank = false
-    this.message = undefined
     for (const provider of providers) {
       if (this.seen.get(provider)?.isOld !== false) this.askStatus(provider, 'maybe')
     }
     this.loadRules('maybe')
+    this.endMessage()
   }
 
   loadUncertainRules(retry: Retry): void {
@@ -153,8 +154,14 @@ export class Model {
 
   /** The page comes out of the back-forward cache. Another tab may have done anything meanwhile. */
   comeOutOfCache(): void {
-    if (this.isPersonKnown && this.changes.size > 0) this.kept = new Map(this.changes)
+    this.keepChanges()
     this.loadAgain()
+  }
+
+  keepChanges(): void {
+    if (this.changes.size === 0) return
+    this.kept = new Map(this.changes)
+    this.isOwnerKnown = this.isPersonKnown
   }
 
   endMessage(): void {
@@ -207,7 +214,8 @@ export class Model {
       this.isPersonKnown = this.isNamed
       return true
     }
-    if (failure !== '404' && retry !== 'never') {
+    // A 503 asks to wait.
+    if (failure !== '404' && failure !== '503' && retry !== 'never') {
       ;(retry === 'maybe' ? this.mayCall : this.calls).push(`GET ${path}`)
     }
     this.log.push(action)
@@ -261,12 +269,13 @@ export class Model {
     this.calls.push(saveCall(this.saving.rules))
   }
 
-  /** Another tab signs in as somebody else. Nothing of the former person stays, and nothing waits any more. */
+  /** Another tab signs in as somebody else. Nothing that is known to be the former person's stays, and nothing waits. */
   becomeAnother(person: { connected: readonly Provider[]; stored: readonly string[] }): void {
     this.connected.clear()
     for (const provider of person.connected) this.connected.add(provider)
     this.stored = person.stored
-    this.kept = new Map()
+    this.keepChanges()
+    if (this.isOwnerKnown) this.kept = new Map()
     const { saving } = this
     this.loadAgain()
     // The other tab says who it is.
@@ -312,10 +321,8 @@ export class Model {
       else if (this.screen === 'dashboard') this.loadRules('once')
       else this.areRulesOld = true
     }
-    if (this.screen !== 'dashboard' || this.wasLeftWhileSaving) this.message = undefined
-    else if (failure !== undefined || isRefused) this.message = 'failed'
+    if (failure !== undefined || isRefused) this.message = 'failed'
     else this.message = this.changes.size === 0 ? 'saved' : undefined
-    this.wasLeftWhileSaving = false
     this.forgetSuccess()
     for (const provider of this.waiting.splice(0)) this.disconnect(provider)
   }
@@ -330,11 +337,7 @@ export class Model {
     if (this.asks) this.changes.clear()
     this.message = undefined
     this.screen = to
-    this.wasLeftWhileSaving = this.saving !== undefined
   }
-
-  /** The screen on which the save began is gone, and so is its message. */
-  wasLeftWhileSaving = false
 
   /**
    * A change that equals what is stored is none. But every change counts while nobody knows what is stored: during a
