@@ -152,8 +152,9 @@ function end(queryClient: QueryClient): void {
   queryClient.clear()
 }
 
-// A page that ends makes no call any more, and gets no answer.
+// A page that ends makes no call any more, and gets no answer. The backend lets a browser keep each answer.
 beforeEach(() => {
+  const cache = new Map<string, Response>()
   loading.isUnderWay = false
   window.sessionStorage.clear()
   const own = Object.getOwnPropertyDescriptor(globalThis, 'fetch') as PropertyDescriptor
@@ -161,9 +162,16 @@ beforeEach(() => {
   const value: typeof fetch = async (...call) => {
     const { times, isUnderWay } = loading
     if (isUnderWay) return new Promise(() => {})
-    const [answer] = await Promise.allSettled([send(...call)])
+    const [request] = call
+    const address =
+      request instanceof Request && request.method === 'GET' && request.cache !== 'no-store'
+        ? request.url
+        : ''
+    const asked = cache.get(address)?.clone() ?? send(...call)
+    const [answer] = await Promise.allSettled([asked])
     if (times !== loading.times) return new Promise(() => {})
     if (answer.status === 'rejected') throw answer.reason
+    if (address !== '' && answer.value.ok) cache.set(address, answer.value.clone())
     return answer.value
   }
   Object.defineProperty(globalThis, 'fetch', { ...own, value })

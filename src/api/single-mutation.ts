@@ -1,7 +1,7 @@
 import {
+  type MutationCache,
   type MutationKey,
   type MutationState,
-  type QueryClient,
   type UseMutationOptions,
   useMutation,
   useMutationState,
@@ -32,15 +32,18 @@ export function useSingleMutation<Data, Variables = void, Context = unknown>(
     select: ({ state }) => state as MutationState<Data, ApiError, Variables, Context>,
   })
   const { status = 'idle', data, error = null } = states.at(-1) ?? {}
-  const reset = () => forgetEnded(queryClient, mutationKey)
+  const cache = queryClient.getMutationCache()
+  const reset = () => forget(cache, endedOf(cache, mutationKey))
   // StrictMode takes a component away and puts it back at once.
   const end = useRef<ReturnType<typeof setTimeout>>(undefined)
   useEffect(() => {
     clearTimeout(end.current)
     return () => {
-      end.current = setTimeout(forgetEnded, 0, queryClient, mutationKey)
+      // What ends from here on, the user has not seen.
+      const shown = endedOf(cache, mutationKey)
+      end.current = setTimeout(() => forget(cache, shown))
     }
-  }, [queryClient, mutationKey])
+  }, [cache, mutationKey])
 
   return {
     data,
@@ -58,9 +61,9 @@ export function useSingleMutation<Data, Variables = void, Context = unknown>(
   }
 }
 
-function forgetEnded(queryClient: QueryClient, mutationKey: MutationKey): void {
-  const cache = queryClient.getMutationCache()
-  for (const mutation of cache.findAll({ mutationKey })) {
-    if (mutation.state.status !== 'pending') cache.remove(mutation)
-  }
+const endedOf = (cache: MutationCache, mutationKey: MutationKey) =>
+  cache.findAll({ mutationKey }).filter(({ state }) => state.status !== 'pending')
+
+function forget(cache: MutationCache, mutations: ReturnType<typeof endedOf>): void {
+  for (const mutation of mutations) cache.remove(mutation)
 }

@@ -1,4 +1,5 @@
 import { createFileRoute } from '@tanstack/react-router'
+import { useEffect, useState } from 'react'
 import { useHealth } from '../api/health.ts'
 import { config } from '../config.ts'
 import { standInFormAt } from '../parse-config.ts'
@@ -19,6 +20,16 @@ function ContactPage() {
     config.contactFormUrl === standInFormAt(config.apiUrl) &&
     standIns?.['contact-form'] === undefined
 
+  const [isBlocked, setBlocked] = useState(false)
+  // The page's policy allows the address of the form, but not each one to which that may lead.
+  useEffect(() => {
+    const notice = ({ effectiveDirective }: SecurityPolicyViolationEvent) => {
+      if (effectiveDirective === 'frame-src') setBlocked(true)
+    }
+    document.addEventListener('securitypolicyviolation', notice)
+    return () => document.removeEventListener('securitypolicyviolation', notice)
+  }, [])
+
   return (
     <Screen
       title="Contact Support"
@@ -30,16 +41,22 @@ function ContactPage() {
         </p>
       ) : (
         <>
-          <iframe
-            src={config.contactFormUrl}
-            title="Contact form"
-            height={600}
-            sandbox={sandbox}
-            referrerPolicy="no-referrer"
-            className="w-full max-w-[800px] rounded-2xl bg-surface outline outline-line"
-          />
-          <p className="text-sm text-muted">
-            <span>If you cannot see the form, </span>
+          {!isBlocked && (
+            <iframe
+              src={config.contactFormUrl}
+              title="Contact form"
+              height={600}
+              sandbox={sandbox}
+              referrerPolicy="no-referrer"
+              className="w-full max-w-[800px] rounded-2xl bg-surface outline outline-line"
+            />
+          )}
+          <p className={isBlocked ? '' : 'text-sm text-muted'}>
+            <span>
+              {isBlocked
+                ? 'The form is on another site, which this page may not show: '
+                : 'If you cannot see the form, '}
+            </span>
             <a
               href={config.contactFormUrl}
               target="_blank"

@@ -73,7 +73,7 @@ export function RuleSettings() {
         <Fragment key={category.name}>
           {areLoaded && (
             <fieldset className={`min-w-0 ${category.available ? 'sm:col-span-full' : ''}`}>
-              <legend className="mb-1 flex items-center gap-2 text-sm font-semibold">
+              <legend className="mb-1 flex max-w-full flex-wrap items-center gap-2 text-sm font-semibold">
                 <span>{`${category.name} `}</span>
                 {!category.available && <Badge>Coming soon</Badge>}
               </legend>

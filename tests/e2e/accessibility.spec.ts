@@ -34,6 +34,13 @@ function raiseTextSpacing() {
   document.adoptedStyleSheets = [sheet]
 }
 
+/** Makes the text twice as large (WCAG 1.4.4). */
+function doubleText() {
+  const sheet = new CSSStyleSheet()
+  sheet.replaceSync('html { font-size: 200% }')
+  document.adoptedStyleSheets = [sheet]
+}
+
 /** Boxes that hide a part of their text. */
 const hiddenTexts = (page: Page) =>
   page.evaluate(() =>
@@ -55,13 +62,18 @@ const sideways = (page: Page) =>
     return moved
   })
 
-/** Fails if a text with the spacing of WCAG 1.4.12 does not fit. */
-async function expectWideTextToFit(page: Page, where: string) {
+/** Fails if a text does not fit with the spacing of WCAG 1.4.12, or at twice its size. */
+async function expectLargeTextToFit(page: Page, where: string) {
   await page.evaluate(raiseTextSpacing)
   for (const width of [320, 1280]) {
     await page.setViewportSize({ width, height: 800 })
     expect(await hiddenTexts(page), `wide text, ${where}, ${width} px`).toEqual([])
     expect(await sideways(page), `wide text, ${where}, ${width} px`).toBe(0)
+  }
+  await page.evaluate(doubleText)
+  for (const width of [320, 412]) {
+    await page.setViewportSize({ width, height: 800 })
+    expect(await sideways(page), `text at 200 %, ${where}, ${width} px`).toBe(0)
   }
 }
 
@@ -80,7 +92,7 @@ for (const part of [0, 1]) {
         const names = await controls(page)
         expect(names).toEqual([...new Set(names)])
         await expectNoFindingIn(page, state.name)
-        await expectWideTextToFit(page, state.name)
+        await expectLargeTextToFit(page, state.name)
       })
     }
   })

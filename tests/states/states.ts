@@ -206,6 +206,15 @@ const dashboard: readonly Omit<State, 'address'>[] = [
     shows: '❌ Failed to save rules, try again.',
   },
   {
+    name: 'The sign-in in front of the page has ended',
+    backend: backend(
+      {},
+      http.post(rules, () => HttpResponse.html('<!doctype html>')),
+    ),
+    steps: [{ tick: stage }, { press: 'Save' }],
+    shows: ['❌ Failed to save rules, try again.', 'Your unsaved changes stay.'],
+  },
+  {
     name: 'Save refused: a service is not connected',
     backend: backend({ connected: ['hubspot'] }),
     steps: [{ tick: stage }, { press: 'Save' }],

@@ -338,6 +338,18 @@ export const rare: typeof regressions = [
     ],
   },
   {
+    name: 'what a save ends with on another screen is said on return',
+    beginning: { connected: ['HubSpot', 'Slack'], stored: [], isNamed: false },
+    commands: [
+      beginSave,
+      toggle(stage),
+      leave('activity', true),
+      fail('status', 'network'),
+      endSave,
+      comeBack,
+    ],
+  },
+  {
     name: 'ticks that were made during a save make the page ask, and are not claimed to be saved',
     beginning: { connected: ['HubSpot', 'Slack'], stored: [], isNamed: false },
     commands: [
