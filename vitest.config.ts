@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
+import { newSeed } from './tests/seed.ts'
 
 // These tests start processes and builds, and take minutes. `npm test` runs them.
 const slow = ['tests/build/build.test.ts', 'tests/server/build.test.ts']
@@ -37,11 +38,12 @@ const testAllOnly = [
   'tests/server/process.test.ts',
   'tests/server/setting-problems.test.ts',
 ]
+const runsAll = process.env.TEST_ALL === '1'
 const left = {
   none: [...slow, ...testAllOnly],
   main: testAllOnly,
   all: [],
-}[process.env.TEST_ALL === '1' ? 'all' : process.env.TEST_MAIN === '1' ? 'main' : 'none']
+}[runsAll ? 'all' : process.env.TEST_MAIN === '1' ? 'main' : 'none']
 // `npx vitest run FILE` runs each file that it names, with all of its tests.
 const isNamed = (file: string) => process.argv.some((argument) => argument.endsWith(file))
 const exclude = left.filter((file) => !isNamed(file))
@@ -74,7 +76,11 @@ export default defineConfig({
   test: {
     // One more than there are processors, because many tests wait more than they compute.
     maxWorkers: availableParallelism() + 1,
-    sequence: { sequencer: LongestFirst },
+    sequence: {
+      sequencer: LongestFirst,
+      // No test may need another one before it. Vitest prints the seed.
+      ...(runsAll && { shuffle: { tests: true }, seed: newSeed(7) }),
+    },
     restoreMocks: true,
     unstubEnvs: true,
     projects: [

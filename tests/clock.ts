@@ -25,11 +25,16 @@ const { setTimeout } = globalThis
  * Waits until the backend has answered all calls that no test holds, and the page has shown the answers and makes no
  * other call. No timer runs on a stopped clock.
  */
-export async function settle(): Promise<void> {
+export const settle = () => quiet(() => traffic.unanswered.size === 0)
+
+/** Waits until the page makes no other call, whatever is still unanswered. */
+export const callsEnd = () => quiet(() => true)
+
+async function quiet(isAnswered: () => boolean): Promise<void> {
   // An answer is read and shown in several turns. Each call begins the count again.
   for (let quietTurns = 0; quietTurns < 5; quietTurns++) {
     const { calls } = traffic
     await act(() => new Promise<void>((resolve) => setTimeout(resolve)))
-    if (traffic.unanswered.size > 0 || traffic.calls > calls) quietTurns = -1
+    if (!isAnswered() || traffic.calls > calls) quietTurns = -1
   }
 }

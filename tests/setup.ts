@@ -1,6 +1,7 @@
 import '@testing-library/jest-dom/vitest'
 import { cleanup, configure } from '@testing-library/react'
 import { afterAll, afterEach, beforeAll, beforeEach, vi } from 'vitest'
+import { callsEnd } from './clock.ts'
 import { server } from './msw/server.ts'
 
 configure({ asyncUtilTimeout: 3000 })
@@ -65,7 +66,9 @@ export function expectNoOwnTexts(): void {
   )
 }
 
-afterEach(({ task }) => {
+afterEach(async ({ task }) => {
+  // A screen that has just opened may still make calls. The next test would count them.
+  await callsEnd()
   cleanup()
   server.resetHandlers()
   if (task.result?.state !== 'fail') {
