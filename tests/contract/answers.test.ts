@@ -34,6 +34,11 @@ test.each<[v.GenericSchema, answer: object, read: object]>([
     { status: 'ok', standIns: { ...pages, ...wrongPages } },
     { status: 'ok', standIns: pages },
   ],
+  ...[200, true, null, {}].map((status): [typeof healthAnswer, object, object] => [
+    healthAnswer,
+    { status },
+    { status },
+  ]),
   [healthAnswer, { status: 'ok', standIns: null }, { status: 'ok', standIns: {} }],
   [connectionStatusAnswer, { connected: false, other: 1 }, { connected: false }],
   [connectionStatusAnswer, { connected: true, ...extras }, { connected: true, ...extras }],
@@ -45,7 +50,7 @@ test.each<[v.GenericSchema, answer: object, read: object]>([
   expect(read(schema, answer)).toEqual(expected)
 })
 
-const wrongHealth = [{ status: 200 }, { status: null }, { state: 'ok' }]
+const wrongHealth = [{ state: 'ok' }]
 const wrongStatus = ['true', 1, null].map((connected) => ({ connected }))
 const wrongBodies = [null, 'x', [1]].map((rules) => ({ rules }))
 test.each([

@@ -140,6 +140,17 @@ test.each<[string, (method: string) => Response, RegExp]>([
   },
 )
 
+test.each(['max-age=600', ''])("warns of answers that a cache may keep: '%s'", async (caching) => {
+  const { url } = await example({
+    calls: /^GET .*status/,
+    change({ body }) {
+      return new Response(body, { headers: caching === '' ? {} : { 'Cache-Control': caching } })
+    },
+  })
+  const { code, warned } = await run(url)
+  expect([code, warned]).toEqual([0, ['no cache keeps what is about a person']])
+})
+
 test('nothing is changed without --write', async () => {
   const { url, requests } = await example()
   const result = await run(url, '--origin', dashboardOrigin)

@@ -73,7 +73,7 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
         const answered = await call(endpoints.health.path)
         const json = readJson(answered)
         if (!v.is(healthAnswer, json)) {
-          fail(`\`status\` must be a text, but it is ${shown(json, 'status')}.`, answered)
+          fail('`status` is missing.', answered)
         }
       },
     },
@@ -109,6 +109,24 @@ export function createChecks({ crm, chat, origin }: Pick<Target, 'crm' | 'chat' 
         }
         if (!rules.every((id) => typeof id === 'string')) {
           fail('`rules` has items that are no texts. The dashboard drops them.', answered)
+        }
+      },
+    },
+
+    {
+      name: 'no cache keeps what is about a person',
+      specification: '§4 Rules load once when the dashboard opens.',
+      async run({ call }) {
+        for (const path of [pathOf(endpoints.status, crm.id), endpoints.rules.path]) {
+          const answered = await call(path)
+          const caching = answered.answer.headers.get('Cache-Control') ?? ''
+          if (!answered.answer.ok || /no-store|no-cache|private/.test(caching)) continue
+          const what =
+            caching === '' ? 'There is no Cache-Control' : `Cache-Control is '${caching}'`
+          warn(
+            `${what}. A cache in front of the backend may answer others with it. Send no-store.`,
+            answered,
+          )
         }
       },
     },

@@ -110,7 +110,7 @@ export function createBackend({
       if (!providers.includes(provider)) return notFound()
       const consent = new URL('https://provider.example/authorize?client_id=msw')
       consent.searchParams.set('redirect_uri', `https://dashboard.example/${provider}/callback`)
-      return HttpResponse.redirect(consent, 302)
+      return new HttpResponse(null, { status: 302, headers: { Location: String(consent) } })
     }),
 
     on(endpoints.callback, ({ request, params }) => {
@@ -154,6 +154,7 @@ export function createBackend({
         )
         return notFound()
       }
+      answer.headers.set('Cache-Control', 'no-store')
       // The name of the person at the end of the call.
       if (state.person !== undefined) answer.headers.set(personHeader, state.person)
       return answer
