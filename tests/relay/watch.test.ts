@@ -25,6 +25,13 @@ async function scrape(): Promise<Map<string, number>> {
   return new Map(lines.map((line) => [line.replace(/ \S+$/, ''), Number(/\S+$/.exec(line)?.[0])]))
 }
 
+let ageMs = 0
+/** Sets the stopped clock to a time at which whatever was counted before is old, also in other tests. */
+function outdate(): void {
+  ageMs = 2 * ageMs + 1e10
+  vi.advanceTimersByTime(ageMs)
+}
+
 describe.each(databaseKinds)('on %s, the metrics', (kind) => {
   // Other files of this process may have counted.
   deliveriesEnded.reset()
@@ -134,8 +141,7 @@ describe('of what is stored, the metrics', () => {
   test('count all connections at most once a minute', async () => {
     vi.useFakeTimers({ toFake: ['performance'] })
     onTestFinished(() => void vi.useRealTimers())
-    // Whatever was counted before this clock began is old.
-    vi.advanceTimersByTime(1e9)
+    outdate()
     const before = (await scrape()).get(working) ?? 0
     await connect()
     vi.advanceTimersByTime(59_999)
@@ -149,8 +155,7 @@ describe('of what is stored, the metrics', () => {
     vi.useFakeTimers({ toFake: ['performance'] })
     onTestFinished(() => void vi.useRealTimers())
     const share = async () => {
-      // Whatever was counted before is old, also what the test before this one has counted.
-      vi.advanceTimersByTime(1e10)
+      outdate()
       return (await scrape()).get('dealbell_crm_budget_left_ratio{crm="pipedrive"}')
     }
     expect(await share()).toBeUndefined()

@@ -191,6 +191,8 @@ describe.each(databaseKinds)('on %s', (kind) => {
   test('the clean-up deletes what a disconnect left, and only that', async () => {
     const { userId, activity } = signIn(await connect())
     const gone = await backend.newUser()
+    // What other tests have left.
+    await forgetDealsOfDisconnected(open.database)
     for (const id of [userId, gone]) await store(id, { dealName: 'Acme', toLabel: 'Won' })
     expect(await forgetDealsOfDisconnected(open.database)).toBe(1)
     expect((await activity()).items).toMatchObject([{ deal: { name: 'Acme' }, to: 'Won' }])
