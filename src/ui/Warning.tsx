@@ -21,7 +21,7 @@ export function Warning({
     <div role="status" className="col-span-full empty:absolute">
       {isShown && (
         <div
-          className={`flex gap-3 rounded-xl border ${isQuiet ? 'border-line bg-canvas px-3 py-2' : 'border-warning-line bg-warning p-4 text-on-warning'}`}
+          className={`flex gap-3 rounded-xl border wrap-anywhere ${isQuiet ? 'border-line bg-canvas px-3 py-2' : 'border-warning-line bg-warning p-4 text-on-warning'}`}
         >
           <span className="mt-0.5">
             <WarningSign />

@@ -207,10 +207,14 @@ const dashboard: readonly Omit<State, 'address'>[] = [
   },
   {
     name: 'The sign-in in front of the page has ended',
-    backend: backend(
-      {},
-      http.post(rules, () => HttpResponse.html('<!doctype html>')),
-    ),
+    backend: () => {
+      let isSignedIn = true
+      const before = http.all('*/api/*', ({ request }) => {
+        isSignedIn &&= request.method === 'GET'
+        return isSignedIn ? undefined : HttpResponse.html('<!doctype html>')
+      })
+      return backend({}, before)()
+    },
     steps: [{ tick: stage }, { press: 'Save' }],
     shows: ['❌ Failed to save rules, try again.', 'Your unsaved changes stay.'],
   },
