@@ -26,9 +26,9 @@ const forcedColours =
 export function StateFilter({ counts }: { counts: ActivityCounts | undefined }) {
   const { counts: isCounted, day } = useFilter()
   return (
-    <nav aria-label="Messages by state">
+    <nav aria-label="Messages by state" className="@container">
       {/* The numbers come later. They stand at the end of even columns, so they move nothing. */}
-      <ul className="grid grid-cols-3 gap-1 sm:grid-cols-5">
+      <ul className="grid grid-cols-3 gap-1 sm:grid-cols-5 @max-3xs:grid-cols-1">
         {states.map((state) => (
           <li key={state ?? 'all'}>
             <Link

@@ -26,7 +26,7 @@ export function TestMessage() {
       <Button ref={passToService} busy={test.isPending} onClick={() => test.mutate()}>
         Send a test message
       </Button>
-      <p role="status" className="min-w-40 flex-1 wrap-anywhere not-empty:py-2">
+      <p role="status" className="min-w-[min(10rem,100%)] flex-1 wrap-anywhere not-empty:py-2">
         {test.isPending
           ? 'Sending…'
           : test.error

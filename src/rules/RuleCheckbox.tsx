@@ -34,7 +34,7 @@ export function RuleCheckbox({
           aria-describedby={hasNote ? noteId : undefined}
           className="relative z-1 mt-0.5 size-4 shrink-0 accent-accent"
         />
-        <span className="min-w-0">{`Notify me when ${when}`}</span>
+        <span className="min-w-0 wrap-anywhere">{`Notify me when ${when}`}</span>
       </label>
       {hasNote && (
         <div className="-mt-1 ml-7 min-h-12 pb-1 text-xs leading-5 text-muted sm:min-h-7 sm:text-sm/5">

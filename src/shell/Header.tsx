@@ -38,7 +38,7 @@ export function Header() {
           </span>
         </Link>
         {hasActivity && (
-          <nav aria-label="Pages" className="flex gap-4 sm:gap-6">
+          <nav aria-label="Pages" className="flex flex-wrap gap-x-4 sm:gap-x-6">
             <Link to="/" preload={false} className={pageLink}>
               Dashboard
             </Link>

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { promisify } from 'node:util'
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { connect, launch } from '../server/program.ts'
 import { copyProject, linkPackages } from './copy-project.ts'
 import { type Step, stepsOf } from './guide.ts'
@@ -71,48 +71,50 @@ async function run(command: string, fails?: readonly string[]): Promise<void> {
 const guides = readFileSync(join(root, 'docs/extending.md'), 'utf8').split(/^## /m).slice(1)
 
 // One after the other in the same copy, which then has all examples.
-for (const guide of guides) {
-  const [title = ''] = guide.split('\n')
-  test(`who follows the guide '${title}' meets no surprise`, {
-    timeout: 30 * minutes,
-  }, async () => {
-    const steps = stepsOf(guide)
-    expect(steps).toContainEqual({ do: 'run', command: check })
-    for (const step of steps) {
-      const waits = step.do === 'run' && !step.fails && atTheEnd.includes(step.command)
-      if (!waits) await take(step)
+describe('the guides', { shuffle: false }, () => {
+  for (const guide of guides) {
+    const [title = ''] = guide.split('\n')
+    test(`who follows the guide '${title}' meets no surprise`, {
+      timeout: 30 * minutes,
+    }, async () => {
+      const steps = stepsOf(guide)
+      expect(steps).toContainEqual({ do: 'run', command: check })
+      for (const step of steps) {
+        const waits = step.do === 'run' && !step.fails && atTheEnd.includes(step.command)
+        if (!waits) await take(step)
+      }
+    })
+  }
+
+  test(`'${check}' passes with all examples`, { timeout: 30 * minutes }, () => run(check))
+
+  test(
+    'the tests that no guide names pass with all examples',
+    {
+      timeout: 30 * minutes,
+    },
+    () => run(`npx vitest run ${others.join(' ')}`),
+  )
+
+  test('the chat of the guide gets messages in the place of Slack', async () => {
+    const DATA_DIR = join(project, 'data')
+    const env = { PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR, VITE_CHAT_NAME: 'Example Chat' }
+    const server = launch(['server/main.ts'], env, { cwd: project })
+    try {
+      const url = (await server.listens()).replace('127.0.0.1', 'localhost')
+      const cookie = await connect(url, 'example-chat', await connect(url, 'hubspot'))
+      const headers = { Cookie: cookie, Origin: url, 'Content-Type': 'application/json' }
+      const body = JSON.stringify({ rules: ['deal-closed'] })
+      await fetch(`${url}/api/notifications/rules`, { method: 'POST', headers, body })
+      const move = new URLSearchParams({ change: 'stage', stage: 'closedwon' })
+      await fetch(`${url}/sandbox/hubspot/deals/9001`, { method: 'POST', body: move })
+      await vi.waitFor(async () => {
+        const channel = await fetch(`${url}/sandbox/example-chat`)
+        expect(await channel.text()).toMatch(/Acme renewal.* was won/)
+      }, minutes / 2)
+      expect((await fetch(`${url}/api/slack/status`)).status).toBe(404)
+    } finally {
+      await server.kill()
     }
   })
-}
-
-test(`'${check}' passes with all examples`, { timeout: 30 * minutes }, () => run(check))
-
-test(
-  'the tests that no guide names pass with all examples',
-  {
-    timeout: 30 * minutes,
-  },
-  () => run(`npx vitest run ${others.join(' ')}`),
-)
-
-test('the chat of the guide gets messages in the place of Slack', async () => {
-  const DATA_DIR = join(project, 'data')
-  const env = { PORT: '0', SERVE_DASHBOARD: 'false', DATA_DIR, VITE_CHAT_NAME: 'Example Chat' }
-  const server = launch(['server/main.ts'], env, { cwd: project })
-  try {
-    const url = (await server.listens()).replace('127.0.0.1', 'localhost')
-    const cookie = await connect(url, 'example-chat', await connect(url, 'hubspot'))
-    const headers = { Cookie: cookie, Origin: url, 'Content-Type': 'application/json' }
-    const body = JSON.stringify({ rules: ['deal-closed'] })
-    await fetch(`${url}/api/notifications/rules`, { method: 'POST', headers, body })
-    const move = new URLSearchParams({ change: 'stage', stage: 'closedwon' })
-    await fetch(`${url}/sandbox/hubspot/deals/9001`, { method: 'POST', body: move })
-    await vi.waitFor(async () => {
-      const channel = await fetch(`${url}/sandbox/example-chat`)
-      expect(await channel.text()).toMatch(/Acme renewal.* was won/)
-    }, minutes / 2)
-    expect((await fetch(`${url}/api/slack/status`)).status).toBe(404)
-  } finally {
-    await server.kill()
-  }
 })

@@ -4,7 +4,7 @@ import { createServer as createTlsServer } from 'node:https'
 import { join } from 'node:path'
 import { getRequestListener } from '@hono/node-server'
 import { Hono } from 'hono'
-import { afterAll, afterEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { writeManifests } from '../../server/doctor/manifests.ts'
 import { optionalScopes, requiredScopes } from '../../server/providers/hubspot/oauth.ts'
 import { propertyNames } from '../../server/providers/hubspot/properties.ts'
@@ -426,9 +426,11 @@ test.each([
   expect(code).toBe(expected)
 })
 
-const folder = await newFolder()
-
 describe('npm run doctor -- manifests', () => {
+  let folder = ''
+  beforeEach(async () => {
+    folder = await newFolder()
+  })
   // No client ids: the apps do not exist yet.
   const env = { APP_URL: 'https://bell.example.com', API_URL: 'https://api.bell.example.com' }
   const read = async (path: string) => JSON.parse(await readFile(join(folder, path), 'utf8'))
@@ -479,6 +481,7 @@ describe('npm run doctor -- manifests', () => {
   test('overwrites nothing unless told to', async () => {
     const path = join(folder, 'src/app/app-hsmeta.json')
     const asPrivate = ['manifests', folder, '--distribution', 'private']
+    await doctor(env, 'manifests', folder)
     const refused = await doctor(env, ...asPrivate)
     expect(refused.code).toBe(1)
     expect(refused.output).toContain(`- ${path}`)
