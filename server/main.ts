@@ -1,4 +1,4 @@
-import './drizzle-imports.ts'
+import './database/drizzle-imports.ts'
 import { inspect } from 'node:util'
 import { writeLines } from './log.ts'
 import { loadEnvironment } from './settings/environment.ts'

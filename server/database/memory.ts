@@ -21,11 +21,14 @@ export function saveMemory(): void {
 /** What PGlite needs, in MiB, with everything else of a server. */
 const needed = { first: 768, later: 384 }
 
-/** Says in a sentence that PGlite may need more memory than there is; undefined if there is enough. */
+/**
+ * Says in a sentence that PGlite may need more memory than there is; undefined if there is enough.
+ * @param isFirst whether the start makes the database.
+ */
 export function lackOfMemory(isFirst: boolean): string | undefined {
   const mib = Math.floor(availableBytes() / 1024 ** 2)
   if (mib >= (isFirst ? needed.first : needed.later)) return undefined
-  return `This process may use ${mib} MB of memory. With PGlite, a first start needs ${needed.first} MB, and a later one ${needed.later} MB. With less, the system may end it without a word. Give it more, or use PostgreSQL (DATABASE_URL).`
+  return `This process may use ${mib} MB of memory. With PGlite, a first start needs ${needed.first} MB, and a later one, or that of a release, ${needed.later} MB. With less, the system may end it without a word. Give it more, or use PostgreSQL (DATABASE_URL).`
 }
 
 /**

@@ -198,8 +198,8 @@ export function inWords(issues: readonly v.BaseIssue<unknown>[], prefix = ''): s
   return issues.map((issue) => {
     const name = `${prefix}${v.getDotPath(issue)}`
     const value = issue.path?.at(-1)?.value
-    // An environment file may have made a comment part of it.
-    const isShown = typeof value === 'string' && value !== '' && !secretName.test(name)
+    // An environment file may have made a comment part of it. An address may have a password before @.
+    const isShown = typeof value === 'string' && /^[^@]+$/.test(value) && !secretName.test(name)
     return `${name} ${issue.message}${isShown ? `; it is '${value}'` : ''}`
   })
 }
