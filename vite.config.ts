@@ -8,7 +8,9 @@ import { settings } from './build/settings.ts'
 import { loadEnvFile } from './server/settings/env-file.ts'
 import { parseConfig } from './src/parse-config.ts'
 
-export default defineConfig((): UserConfig => {
+export default defineConfig(({ command }): UserConfig => {
+  // A process manager, a container or a profile may set it for other programs. It would build React for development.
+  if (command === 'build') process.env.NODE_ENV = 'production'
   // Like the server, read only .env, so that both always see the same settings.
   loadEnvFile(import.meta.dirname)
   requireUsableFolder(import.meta.dirname)

@@ -15,7 +15,9 @@ import {
 } from 'node:fs/promises'
 import { dirname, join, relative, sep } from 'node:path'
 import { parseArgs } from 'node:util'
+import { PGlite } from '@electric-sql/pglite'
 import { build, type Plugin } from 'vite'
+import { startParams } from '../server/database/synced-folder.ts'
 import { expandHome } from '../server/settings/text-file.ts'
 
 const root = join(import.meta.dirname, '..')
@@ -61,6 +63,7 @@ for (const each of [
 await cp(join(root, 'packaging'), release, { recursive: true })
 await chmod(join(release, 'bin/dealbell'), 0o755)
 await copy(`node_modules/${pglite}`, (path) => !/\.(map|cjs|d\.c?ts|md)$/.test(path))
+await makeDatabase()
 if (options['with-node']) await copyFile(process.execPath, join(release, 'bin/node'))
 await writeFile(join(release, 'licenses.txt'), await licenses())
 const [major] = process.versions.node.split('.')
@@ -99,6 +102,15 @@ async function copy(path: string, isWanted: (path: string) => boolean = () => tr
     recursive: true,
     filter: (each) => isWanted(relative(root, each)),
   })
+}
+
+/** A first start then needs no more memory than a later one. */
+async function makeDatabase(): Promise<void> {
+  const client = await PGlite.create({ startParams })
+  const folder = await client.dumpDataDir('gzip')
+  await client.close()
+  const to = join(release, 'server/database/new-database.tar.gz')
+  await writeFile(to, Buffer.from(await folder.arrayBuffer()))
 }
 
 async function buildPage(): Promise<void> {

@@ -1,3 +1,4 @@
+import './database/drizzle-imports.ts'
 import { inspect } from 'node:util'
 import { writeLines } from './log.ts'
 import { loadEnvironment } from './settings/environment.ts'

@@ -40,6 +40,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const { database, hasRoom, pool, close } = await openDatabase(settings, {
     onIdleError: (error) => log.warn('idle database connection lost', errorFields(error)),
     onBlocked: (error) => log.warn('migration waits for a table', errorFields(error)),
+    warn: (sentence) => log.warn(sentence),
   })
   const vault = createVault(encryptionKeys)
   const keys = await checkKeys(database, vault)
@@ -112,8 +113,12 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   process.on('SIGINT', stop)
 
   // Without the dashboard, another host answers at APP_URL.
-  const address = settings.serveDashboard ? addresses.appUrl : `http://localhost:${port}`
-  console.log(`${settings.serveDashboard ? 'Dealbell' : 'The server'} listens on ${address}`)
+  const places = settings.hosts.map((host) => host ?? 'all addresses').join(' and ')
+  console.log(
+    settings.serveDashboard
+      ? `Dealbell listens on port ${port} of ${places}. Open ${addresses.appUrl}`
+      : `The server listens on http://localhost:${port}`,
+  )
   if (settings.hosts === loopback) {
     console.log(
       'Only this machine can open it, because stand-ins check nobody. ALLOW_STAND_INS=true lets others in.',

@@ -5,13 +5,11 @@ import { is } from 'drizzle-orm'
 import { readMigrationFiles } from 'drizzle-orm/migrator'
 import { getTableConfig, PgTable } from 'drizzle-orm/pg-core'
 import { errorCode } from '../log.ts'
+import { Refused } from './refused.ts'
 import * as schema from './schema.ts'
 
 // Drizzle's migrator keeps one journal for all programs of a database, compares only times, and locks tables for as long
 // as all migrations together take. So ours has a journal of its own, by hash, and never lets others wait for long.
-
-/** The database must not be used. The message says why. */
-export class Refused extends Error {}
 
 interface Connection {
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>

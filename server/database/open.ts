@@ -30,14 +30,16 @@ interface PgliteOptions {
   /** False: a power cut may lose what was committed or break the folder (for tests). */
   synced?: boolean
   beforeMigration?: BeforeMigration | undefined
+  /** Hears, in a sentence, what may end this process without a word. */
+  warn?: ((sentence: string) => void) | undefined
 }
 
 /** Opens and migrates PGlite in a folder. */
 export async function openPglite(
   folder: string,
-  { synced = true, beforeMigration }: PgliteOptions = {},
+  { synced = true, beforeMigration, warn = () => undefined }: PgliteOptions = {},
 ): Promise<OpenDatabase> {
-  const client = await openFolder(folder, synced)
+  const client = await openFolder(folder, { synced, warn })
   const database = drizzlePglite(client, { logger })
   try {
     await beforeMigration?.(database)

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { Refused } from './migrate.ts'
+import { Refused } from './refused.ts'
 
 // A database, a role or a server may have settings that change what our statements mean, or what they return. So each
 // connection sets what our SQL and our parsing rely on.

@@ -16,11 +16,14 @@ export async function openDatabase(
   settings: Settings,
   {
     onIdleError = () => undefined,
+    warn,
     ...options
   }: {
     onIdleError?: (error: Error) => void
     onBlocked?: (error: unknown) => void
     beforeMigration?: BeforeMigration
+    /** Hears, in a sentence, what may end this process without a word. */
+    warn?: (sentence: string) => void
   } = {},
 ): Promise<OpenDatabase> {
   const {
@@ -31,7 +34,7 @@ export async function openDatabase(
   } = settings
   const opening =
     databaseUrl === undefined
-      ? openPglite(join(dataDir, 'pglite'), options)
+      ? openPglite(join(dataDir, 'pglite'), { warn, ...options })
       : openPostgres(databaseUrl, onIdleError, { poolSize, statementMs, ...options })
   return await opening.catch((error: unknown) => {
     throw databaseUrl === undefined

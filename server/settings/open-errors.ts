@@ -1,7 +1,7 @@
 // Not all of Drizzle: wrong settings are reported at once.
 import { DrizzleQueryError } from 'drizzle-orm/errors'
 import { FolderInUse, lockFolder, UnusableFolder } from '../database/lock.ts'
-import { Refused } from '../database/migrate.ts'
+import { Refused } from '../database/refused.ts'
 import { NoRoom } from '../database/room.ts'
 import { errorCode } from '../log.ts'
 import { databasePlace } from './database-url.ts'
@@ -68,7 +68,7 @@ export function databaseUrlError(databaseUrl: string, failure: unknown): Error {
     '28P01': noPassword,
     '28000': noPassword,
     '3D000': `PostgreSQL at ${at} has no database named ${database}. Create it, or correct the name.`,
-    '53300': `PostgreSQL at ${at} has no connection left. Raise its max_connections, or lower the DATABASE_POOL_SIZE of its servers.`,
+    '53300': `PostgreSQL at ${at} has no connection left (${messageOf(cause)}). Raise its max_connections or the CONNECTION LIMIT of the role or the database, whichever that is, or lower the DATABASE_POOL_SIZE of its servers.`,
     DEPTH_ZERO_SELF_SIGNED_CERT: unknownAuthority,
     SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
     UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,

@@ -30,7 +30,7 @@ export function parseEnv(given: Env) {
 
   if (!result.success || problems.length > 0) {
     throw new Error(
-      `The settings make no sense:\n${problems.map((problem) => `- ${problem}`).join('\n')}`,
+      `These settings are wrong:\n${problems.map((problem) => `- ${problem}`).join('\n')}`,
     )
   }
 

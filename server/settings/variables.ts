@@ -195,5 +195,13 @@ function isBase64Key(text: string): boolean {
 
 /** What is wrong with the variables. `prefix` begins their names. */
 export function inWords(issues: readonly v.BaseIssue<unknown>[], prefix = ''): string[] {
-  return issues.map((issue) => `${prefix}${v.getDotPath(issue)} ${issue.message}`)
+  return issues.map((issue) => {
+    const name = `${prefix}${v.getDotPath(issue)}`
+    const value = issue.path?.at(-1)?.value
+    // An environment file may have made a comment part of it. An address may have a password before @.
+    const isShown = typeof value === 'string' && /^[^@]+$/.test(value) && !secretName.test(name)
+    return `${name} ${issue.message}${isShown ? `; it is '${value}'` : ''}`
+  })
 }
+
+const secretName = /SECRET|TOKEN|KEY|DATABASE_URL/

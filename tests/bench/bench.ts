@@ -1,4 +1,4 @@
-// `npm run bench -- relay|load|soak|pipedrive` measures one part of the product. docs/performance.md explains the figures.
+// `npm run bench -- relay|load|soak|pipedrive|start` measures one part of the product. docs/performance.md explains the figures.
 import { argv, exit } from 'node:process'
 
 const parts: Readonly<Record<string, () => Promise<unknown>>> = {
@@ -6,6 +6,7 @@ const parts: Readonly<Record<string, () => Promise<unknown>>> = {
   load: () => import('./load.ts'),
   soak: () => import('./soak.ts'),
   pipedrive: () => import('./pipedrive.ts'),
+  start: () => import('./start.ts'),
 }
 
 // The part reads the options that follow its name.

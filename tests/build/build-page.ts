@@ -17,8 +17,9 @@ export async function buildPage(
   outDir: string,
   plugins: Plugin[] = [],
   settings: Partial<typeof defaultSettings> = {},
+  NODE_ENV = 'production',
 ): Promise<void> {
-  const env = { ...defaultSettings, ...settings, NODE_ENV: 'production', VITEST: undefined }
+  const env = { ...defaultSettings, ...settings, NODE_ENV, VITEST: undefined }
   for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value)
   const root = resolve(import.meta.dirname, '../..')
   // Without its own plugin against that, Vite would empty the folder, as it does with dist/.

@@ -49,6 +49,14 @@ function elementsOf(html: string) {
   })
 }
 
+test.each(['development', 'test', ''])("is the same with NODE_ENV '%s'", async (mode) => {
+  const to = await mkdtemp(join(tmpdir(), 'dealbell-mode-'))
+  onTestFinished(() => rm(to, { recursive: true }))
+  await buildPage(to, [], {}, mode)
+  const main = named(/^assets\/client-.*\.js$/)
+  expect(await readFile(join(to, main))).toEqual(await read(main))
+})
+
 test('every file that compression makes smaller has compressed copies', async () => {
   const texts = files.filter((file) => /\.(html|js|css|svg)$/.test(file) && !file.includes('boot-'))
   expect(texts.length).toBeGreaterThan(6)

@@ -352,3 +352,11 @@ describe('stand-ins', () => {
     parseEnv({ APP_URL: `http://${host}:8080` })
   })
 })
+
+test('a refused setting is quoted, because an environment file may have made a comment part of it, but no secret is', () => {
+  expect(() => parseEnv({ PORT: '3000 # of the proxy' })).toThrow(
+    "PORT must be a port number from 0 to 65535; it is '3000 # of the proxy'",
+  )
+  expect(() => parseEnv({ ENCRYPTION_KEY: 'hunter2' })).toThrow(/^((?!hunter2)[\s\S])*$/)
+  expect(() => parseEnv({ DATABASE_URL: 'hunter2' })).toThrow(/^((?!hunter2)[\s\S])*$/)
+})

@@ -227,7 +227,7 @@ test('a stop takes at most ten seconds, whatever clients do', async () => {
 })
 
 test.skipIf(process.platform === 'win32').each([
-  [['start'], /listens on (http:\S+)/],
+  [['start'], /Open (http:\S+)/],
   [['run', 'dev'], /The dashboard is at (http:\S+?)\. /],
 ])('SIGTERM to npm alone ends npm %j cleanly', async (args, ready) => {
   const { HOME = '' } = process.env

@@ -79,7 +79,7 @@ export function launch(
     exited,
     said,
     /** The address of the server. It answers there. */
-    listens: () => said(/listens on (http:\S+)/),
+    listens: () => said(/(?:listens on|Open) (http:\S+)/),
     get output() {
       return output
     },

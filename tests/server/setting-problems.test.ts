@@ -54,7 +54,7 @@ test.each<[string, Server | undefined, (at: string) => string]>([
     'has no connection left',
     refusingPostgres('53300', 'sorry, too many clients already'),
     (at) =>
-      `PostgreSQL at ${at} has no connection left. Raise its max_connections, or lower the DATABASE_POOL_SIZE of its servers.`,
+      `PostgreSQL at ${at} has no connection left (sorry, too many clients already). Raise its max_connections or the CONNECTION LIMIT of the role or the database, whichever that is, or lower the DATABASE_POOL_SIZE of its servers.`,
   ],
 ])('if PostgreSQL %s, the error names DATABASE_URL and no password', async (_, server, problem) => {
   const at = `127.0.0.1:${server === undefined ? await freePort() : await listenInTest(server)}`
