@@ -216,13 +216,17 @@ export async function hearFromOtherTab(said: string | null | { saved: string }):
 
 /** The user leaves the page, and comes back to it as it was: out of the browser's back-forward cache. */
 export async function comeOutOfCache(): Promise<void> {
-  await act(async () => {
-    window.dispatchEvent(new Event('pagehide'))
-    document.dispatchEvent(new Event('visibilitychange', { bubbles: true }))
-    // A browser shows the page first, and says later that it was kept.
-    for (let turn = 0; turn < 20; turn++) await Promise.resolve()
-    window.dispatchEvent(Object.assign(new Event('pageshow'), { persisted: true }))
-  })
+  const happen = (...events: [EventTarget, Event][]) =>
+    act(() => {
+      for (const [target, event] of events) target.dispatchEvent(event)
+    })
+  happen(
+    [window, new Event('pagehide')],
+    [document, new Event('visibilitychange', { bubbles: true })],
+  )
+  // A browser shows the page first, and says later that it was kept.
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve()
+  happen([window, Object.assign(new Event('pageshow'), { persisted: true })])
 }
 
 /** Reports to the page that the browser went offline or online. */

@@ -5,13 +5,13 @@ import { setFlagsFromString } from 'node:v8'
 /** The bytes that this process may use: as many as its container may, or else as the machine has. */
 const availableBytes = () => Math.min(process.constrainedMemory() || totalmem(), totalmem())
 
-/** With at least so many, PGlite's statements may be as fast as they can. */
+/** With at least so many bytes of memory, V8 may optimize PGlite. */
 const plentyBytes = 2 * 1024 ** 3
 
 /**
- * Where there is little memory, PGlite's WebAssembly stays as V8's first compiler has made it: one of its functions takes
- * the second one 600 MB. Aggregates over many rows then take up to twice as long (docs/performance.md). It takes both
- * flags, and before PGlite is compiled.
+ * With little memory, V8 compiles PGlite's WebAssembly only with its baseline compiler. The optimizing compiler needs 600 MB
+ * for one function of PGlite. Without it, aggregates over many rows take up to twice as long (docs/performance.md). Both
+ * flags are necessary. Set them before PGlite is compiled.
  */
 export function saveMemory(): void {
   if (availableBytes() >= plentyBytes) return
@@ -43,7 +43,7 @@ export async function noteOpening<Opened>(
   const note = `${folder}.opening`
   if (existsSync(note))
     warn(
-      'The last start was killed while it opened the database. If nobody did that, the system may have, for lack of memory.',
+      'The server was killed during its last start, while it opened the database. If nobody did that, the system may have killed it because memory ran out.',
     )
   writeFileSync(note, '')
   try {

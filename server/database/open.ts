@@ -30,7 +30,7 @@ interface PgliteOptions {
   /** False: a power cut may lose what was committed or break the folder (for tests). */
   synced?: boolean
   beforeMigration?: BeforeMigration | undefined
-  /** Hears, in a sentence, what may end this process without a word. */
+  /** Is called with a sentence about what may end this process without a message. */
   warn?: ((sentence: string) => void) | undefined
 }
 

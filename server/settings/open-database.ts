@@ -22,7 +22,7 @@ export async function openDatabase(
     onIdleError?: (error: Error) => void
     onBlocked?: (error: unknown) => void
     beforeMigration?: BeforeMigration
-    /** Hears, in a sentence, what may end this process without a word. */
+    /** Is called with a sentence about what may end this process without a message. */
     warn?: (sentence: string) => void
   } = {},
 ): Promise<OpenDatabase> {

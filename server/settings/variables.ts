@@ -198,7 +198,7 @@ export function inWords(issues: readonly v.BaseIssue<unknown>[], prefix = ''): s
   return issues.map((issue) => {
     const name = `${prefix}${v.getDotPath(issue)}`
     const value = issue.path?.at(-1)?.value
-    // An environment file may have made a comment part of it. An address may have a password before @.
+    // The value may contain a comment of an environment file, so it is shown. An address may contain a password before @.
     const isShown = typeof value === 'string' && /^[^@]+$/.test(value) && !secretName.test(name)
     return `${name} ${issue.message}${isShown ? `; it is '${value}'` : ''}`
   })

@@ -126,7 +126,7 @@ const ownUrl = new URL(config.apiUrl === '' ? '/' : `${config.apiUrl}/`, window.
 
 /**
  * Waits for a success of the backend itself. A sign-in in front of it may answer in its place, also with 200.
- * @param readsRefusal whether the body of a refusal may be read. A text is the code of the only one that may.
+ * @param readsRefusal whether the body of a refusal may be read. If it is a text, only that of a refusal with this code.
  */
 async function answerTo(
   request: ResponsePromise,

@@ -9,8 +9,8 @@ export type RuleIds = readonly string[]
 export type Changes = Readonly<Record<string, boolean>>
 
 /**
- * Nobody is known: without a session, with one that waits for the CRM's answer, or at a backend that names nobody. What
- * they tick belongs to whoever this browser becomes.
+ * The user is unknown: there is no session, it waits for the CRM's answer, or the backend names nobody. The ticks of an
+ * unknown user belong to the next user of this browser.
  */
 const nobody = 'nobody'
 

@@ -13,7 +13,7 @@ import { beginPage, type Notice, noticePerson } from './person.ts'
 export interface Meta extends Record<string, unknown> {
   /** What failed, for the log: '{action} failed: {message}'. */
   action: string
-  /** Hears of the failure of a read. */
+  /** Is called when a read fails. */
   onFailure?: (error: ApiError) => void
   /** What the page says if it loads again, because the backend refused this change for another person. */
   failure?: Notice

@@ -13,7 +13,7 @@ import type { ApiError } from './errors.ts'
 /**
  * `useMutation` for a call that changes something. Such calls wait for each other. While one runs, `mutate` with the same
  * key does nothing: a disabled button is not enough, because a double click is faster than the next render. All
- * components with the same key have the same call. What it ends with stays until one of them has shown it and goes.
+ * components with the same key have the same call. Its result stays until one of them has shown it and has unmounted.
  */
 export function useSingleMutation<Data, Variables = void, Context = unknown>(
   options: UseMutationOptions<Data, ApiError, Variables, Context> &
@@ -39,7 +39,7 @@ export function useSingleMutation<Data, Variables = void, Context = unknown>(
   useEffect(() => {
     clearTimeout(end.current)
     return () => {
-      // What ends from here on, the user has not seen.
+      // The user has not seen the result of a call that ends after this point.
       const shown = endedOf(cache, mutationKey)
       end.current = setTimeout(() => forget(cache, shown))
     }

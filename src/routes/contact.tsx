@@ -21,7 +21,7 @@ function ContactPage() {
     standIns?.['contact-form'] === undefined
 
   const [isBlocked, setBlocked] = useState(false)
-  // The page's policy allows the address of the form, but not each one to which that may lead.
+  // The page's policy allows the address of the form, but not every address to which that may redirect.
   useEffect(() => {
     const notice = ({ effectiveDirective }: SecurityPolicyViolationEvent) => {
       if (effectiveDirective === 'frame-src') setBlocked(true)

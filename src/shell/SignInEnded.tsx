@@ -3,7 +3,7 @@ import { useReach } from '../api/reach.ts'
 import { Button } from '../ui/Button.tsx'
 import { Warning } from '../ui/Warning.tsx'
 
-/** In view on each screen: something in front of the backend answers in its place, so nothing on the page can work. */
+/** Visible on every screen: something in front of the backend answers in its place, so nothing on the page can work. */
 export function SignInEnded() {
   return (
     <div className="top-0 z-10 mx-auto w-full max-w-3xl bg-canvas px-4 has-[p]:py-4 sm:px-6 tall:sticky">

@@ -8,7 +8,8 @@ import { startServer } from './program.ts'
 // A process takes a second to start, and many more on a busy machine.
 vi.setConfig({ testTimeout: 180_000 })
 
-/** Version 2 and version 1: its limit, and the file by which it is known. Only root may make a group, and not in each container. */
+/** Of cgroup version 2 and 1: the file of the limit, and a file that only this version has. Only root can make a cgroup, and some
+ * containers do not allow it. */
 const kinds = [
   ['/sys/fs/cgroup', 'memory.max', 'cgroup.controllers'],
   ['/sys/fs/cgroup/memory', 'memory.limit_in_bytes', 'cgroup.procs'],
@@ -77,10 +78,10 @@ test('a start that is killed while it opens the database leaves nothing in the w
   first.child.kill('SIGKILL')
   await first.exited
   const second = startIn(undefined, folder)
-  await second.said(/The last start was killed while it opened the database/)
+  await second.said(/The server was killed during its last start/)
   await second.listens()
   await second.kill()
   const third = startIn(undefined, folder)
   await third.listens()
-  expect(third.output).not.toContain('The last start')
+  expect(third.output).not.toContain('last start')
 })
