@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -23,7 +24,8 @@ function makeGroup(megabytes: number): string | undefined {
       mkdirSync(group)
       groups.push(group)
       writeFileSync(join(group, limit), `${megabytes * 1024 ** 2}`)
-      return group
+      const enter = `echo $$ > ${join(group, 'cgroup.procs')}`
+      if (spawnSync('sh', ['-c', enter]).status === 0) return group
     } catch {
       // The other version, or none.
     }
