@@ -42,6 +42,8 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
   callOptions({
     queryKey: [...callbackKey, provider.id, response],
     queryFn: async () => {
+      // What the one before failed with is over.
+      noticeAuthorization(provider)
       const { code, state, error, attempt } = response
       if (!code || error !== undefined) {
         if (attempt?.isOpen && (await loadStatus(provider)).connected) return true
