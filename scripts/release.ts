@@ -114,7 +114,6 @@ async function makeDatabase(): Promise<void> {
 }
 
 async function buildPage(): Promise<void> {
-  process.env.NODE_ENV = 'production'
   await build({
     root,
     configLoader: 'native',

@@ -10,7 +10,7 @@ const plentyBytes = 2 * 1024 ** 3
 
 /**
  * With little memory, V8 compiles PGlite's WebAssembly only with its baseline compiler. The optimizing compiler needs 600 MB
- * for one function of PGlite. Without it, aggregates over many rows take up to twice as long (docs/performance.md). Both
+ * for one function of PGlite. Without it, aggregates over many rows take longer (docs/performance.md). Both
  * flags are necessary. Set them before PGlite is compiled.
  */
 export function saveMemory(): void {
