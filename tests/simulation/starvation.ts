@@ -1,3 +1,4 @@
+import { waitReasons } from '../../server/relay/pick/delivery.ts'
 import type { Played } from './checks.ts'
 import { second } from './faults.ts'
 
@@ -14,7 +15,7 @@ const isOver = (row: string) =>
 
 /** (6): no channel starves. Looks at what could be sent; call it every few seconds. */
 export function createStarvationCheck({ time, plan, database }: Played, isCalm: () => boolean) {
-  // The others must not wait for what fails alone.
+  // The others must not wait for what fails alone, once it has failed.
   const alone = plan.faults.flatMap((fault) => ('deals' in fault ? fault.deals : []))
   const since = new Map<string, { state: string; at: number }>()
   let calmSince: number | undefined
@@ -35,11 +36,14 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
                   coalesce(sending_until, now()) <= now() or sending_until > now() + interval '30 seconds'
                 ) as is_free
          from deliveries join deal_events on deal_events.id = event_id
-         where state = 'pending' and deal_id <> all($1::text[]) order by channel, user_id, deliveries.occurred_at, deliveries.id
+         where state = 'pending' and not (
+           deal_id = any($1::text[]) and attempts > 0 and reason <> all($2::text[]) is true
+           and (sending_until > now() and sending_until <= now() + interval '30 seconds') is not true
+         ) order by channel, user_id, deliveries.occurred_at, deliveries.id
        ) as first join channels on channels.id = channel
        left join channels as workspace on workspace.id = split_part(channel, '/', 1) || '/'
        group by channel order by channel`,
-      [`{${alone.join()}}`],
+      [`{${alone.join()}}`, `{${waitReasons.join()}}`],
     )
     const free = new Set(rows.filter((row) => row.free).map(({ channel }) => channel))
     for (const channel of since.keys()) if (!free.has(channel)) since.delete(channel)
@@ -54,7 +58,7 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
         return []
       }
       if (time.now - known.at < mostMs || time.now - time.startMs < plan.endMs) return []
-      return [`(6) ${channel} starves`]
+      return [`(6) ${channel} starves, with the deliveries (and their tries) ${state}`]
     })
   }
 }

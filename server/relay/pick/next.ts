@@ -89,7 +89,8 @@ const turnsOf = (channel: string) => {
  * Returns the first pending delivery of a channel that need not wait, by time of occurrence. If a
  * delivery must wait, later deliveries of the same user wait too, so that their order is kept. But nothing waits for one
  * that fails alone, and one more is tried after each try of those that have failed. What fails alone has its next try
- * when nothing else can be sent. Deliveries of other users do not wait.
+ * when nothing else can be sent, and the one that has waited longest goes first: else those whose short waits are over
+ * again would keep the others from ever being tried. Deliveries of other users do not wait.
  */
 export async function nextDelivery(database: Database, channel: string): Promise<Next> {
   channelLooks.inc()
@@ -110,7 +111,7 @@ export async function nextDelivery(database: Database, channel: string): Promise
     }>(
       database,
       sql`with ${turnsOf(channel)}, apart as (
-            select id, occurred_at, ${waitMs} as wait_ms from ${deliveries}
+            select id, occurred_at, not_before, ${waitMs} as wait_ms from ${deliveries}
             where channel = ${channel} and state = 'pending' and alone
           )
           select coalesce((
@@ -118,7 +119,7 @@ export async function nextDelivery(database: Database, channel: string): Promise
                    where wait_ms <= 0 and not is_held and may_pass order by occurred_at, id limit 1
                  ), (
                    select json_build_object('id', id, 'passes', '{}'::bigint[]) from apart
-                   where wait_ms <= 0 order by occurred_at, id limit 1
+                   where wait_ms <= 0 order by not_before nulls first, occurred_at, id limit 1
                  )) as free,
                  least(min(wait_ms) filter (where wait_ms > 0 and not is_held),
                        (select min(wait_ms) from apart)) as ms,
