@@ -1,4 +1,5 @@
 import { inArray, sql } from 'drizzle-orm'
+import type { PgUpdateSetSource } from 'drizzle-orm/pg-core'
 import { type Background, repeatInBackground } from '../background.ts'
 import { isOver } from '../database/clock.ts'
 import type { Database } from '../database/open.ts'
@@ -32,7 +33,9 @@ const atOnce = 4
  */
 const queues = ['asked', 'daily'] as const
 
-/** When the next check is due: after a success and after a failure. */
+/** What a check writes to its connection: when the next one is due, and what it has found. */
+type Found = PgUpdateSetSource<typeof connections>
+/** After a success, and after a failure. */
 const daily = { checkAt: inHours(checkEvery), checkAsked: false }
 const again = { checkAt: inHours(againAfter), checkAsked: false }
 
@@ -51,13 +54,13 @@ interface CheckDependencies extends AccessDependencies {
 }
 
 /**
- * Creates the function that asks a provider whether it accepts a connection, and records the answer. It returns when to
- * ask again. It throws only if it cannot store that the provider refuses it. It logs every other failure.
+ * Creates the function that asks a provider whether it accepts a connection. It records a refusal, and returns what else is
+ * to be written. It throws only if it cannot store that the provider refuses it. It logs every other failure.
  */
 function createCheck(
   { database, vault, providers, log, sendLastAgain }: CheckDependencies,
   { askAgainMs }: Pick<CheckTimes, 'askAgainMs'>,
-): (connection: Connection) => Promise<typeof daily> {
+): (connection: Connection) => Promise<Found> {
   const withAccess = createWithAccess({ database, vault, providers })
   const subscribe = createSubscribe({ database, providers, log })
 
@@ -108,19 +111,16 @@ function createCheck(
       const { isLate } = names ?? {}
       const { accountName, channelName } = namesOf(names ?? {})
       const isTried = await tryMessage(connection)
-      await database
-        .update(connections)
-        .set({
-          ...(names !== undefined && !isTried && accepted),
-          ...(accountName && { accountName }),
-          ...(channelName && { channelName, channelNamedAt: sql`now()` }),
-        })
-        .where(isSame(connection))
       if (brokenSince !== null && names !== undefined) {
         log('connection accepted again', { connection: id, provider })
       }
-      // If events may be late, the check is made again, as one that has failed.
-      return isLate ? again : daily
+      return {
+        ...(names !== undefined && !isTried && accepted),
+        ...(accountName && { accountName }),
+        ...(channelName && { channelName, channelNamedAt: sql`now()` }),
+        // If events may be late, the check is made again, as one that has failed.
+        ...(isLate ? again : daily),
+      }
     } catch (error) {
       if (!(error instanceof ProviderError)) {
         log.warn('check failed', { connection: id, provider, ...errorFields(error) })
@@ -169,8 +169,8 @@ export function createChecks(
   async function checkNext(queue: (typeof queues)[number]): Promise<number> {
     const connection = await takeNext(queue)
     if (connection === undefined) return pollMs
-    const next = await check(connection)
-    await database.update(connections).set(next).where(isSame(connection))
+    const found = await check(connection)
+    await database.update(connections).set(found).where(isSame(connection))
     return 0
   }
 
