@@ -1,4 +1,5 @@
 import { parseArgs, styleText } from 'node:util'
+import { lackOfMemory } from '../database/memory.ts'
 import { doctors } from '../providers/doctors.ts'
 import { type Finding, right, warning } from '../providers/provider-doctor.ts'
 import { addressIds, named, oauthIds, registry, settingOf, usedOf } from '../providers/registry.ts'
@@ -92,6 +93,8 @@ async function* check(
   addresses: Addresses,
 ): AsyncGenerator<Finding> {
   yield* outside()
+  const lack = databaseUrl === undefined ? lackOfMemory(false) : undefined
+  if (lack !== undefined) yield warning(lack)
   if (databaseUrl !== undefined) yield await checkDatabase(databaseUrl)
   const { providers } = addresses
   const standIns = oauthIds.filter((id) => providers[id].standIn)

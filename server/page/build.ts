@@ -28,7 +28,8 @@ export async function readBuiltPage(
   const path = join(folder, buildInfoFile)
   if (!existsSync(path)) {
     throw new Error(
-      `${folder} has no complete build of the dashboard. Run npm run build, or start the server without it: SERVE_DASHBOARD=false.`,
+      // With this setting, npm leaves out prestart, too.
+      `${folder} has no complete build of the dashboard${process.env.npm_config_ignore_scripts === 'true' ? ', because npm is set to ignore-scripts' : ''}. Run npm run build, or start the server without it: SERVE_DASHBOARD=false.`,
     )
   }
   const built = v.parse(buildInfo, JSON.parse(await readFile(path, 'utf8')))

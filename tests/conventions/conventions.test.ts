@@ -1,5 +1,7 @@
 import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { dirname, join, resolve } from 'node:path'
+import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
 import { backendRoots } from '../../contract/endpoints.ts'
 
@@ -129,6 +131,26 @@ test('a command that runs long is all that npm runs, and takes the place of its 
   for (const name of ['start', 'dev', 'test', 'test:all', 'simulate', 'attack', 'bench']) {
     expect(scripts[name], name).toMatch(/^exec node [^&;|]+$/)
   }
+})
+
+test('each program of the server says what is missing if npm has not installed its Node', () => {
+  const { scripts } = JSON.parse(read('package.json'))
+  for (const name of ['start', 'relay', 'data', 'doctor']) {
+    expect(scripts[name], name).toMatch(/^(exec )?node scripts\/run\.cjs server\/[\w/]+\.ts$/)
+  }
+  const said: string[] = []
+  const process = {
+    versions: { node: '20.19.2' },
+    argv: ['node', 'run.cjs', 'none.ts'],
+    exitCode: 0,
+  }
+  const console = { error: (text: string) => said.push(text) }
+  const require = createRequire(import.meta.url)
+  runInNewContext(read('scripts/run.cjs'), { process, console, require })
+  expect([process.exitCode, ...said]).toEqual([
+    1,
+    'Dealbell needs Node 24, and this is Node 20.19.2. The project has its own Node, but npm has not run the script that installs it. Run: npm rebuild node --ignore-scripts=false',
+  ])
 })
 
 test('each relative link of the documents leads to a file', () => {

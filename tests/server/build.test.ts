@@ -43,4 +43,8 @@ test('a build that is missing or was interrupted says what to do', async () => {
   await expect(readBuiltPage(dist)).rejects.toThrow(
     'has no complete build of the dashboard. Run npm run build, or start the server without it: SERVE_DASHBOARD=false.',
   )
+  vi.stubEnv('npm_config_ignore_scripts', 'true')
+  await expect(readBuiltPage(dist)).rejects.toThrow(
+    'has no complete build of the dashboard, because npm is set to ignore-scripts. Run npm run build',
+  )
 })

@@ -66,10 +66,14 @@ test.skipIf(group === undefined)(
 )
 
 test.skipIf(small === undefined)(
-  'a start with too little memory says so before it ends',
+  'a start with too little memory says so before it ends, and so does the doctor',
   async () => {
     const server = startIn(small, await newDataFolder())
     await server.said(/"This process may use 320 MB of memory\. With PGlite, .*DATABASE_URL/)
+    const enter = `echo $$ > ${join(small ?? '', 'cgroup.procs')}; exec "$0" server/doctor/doctor.ts`
+    const env = { PATH: process.env.PATH, DATA_DIR: await newDataFolder() }
+    const { stdout } = spawnSync('sh', ['-c', enter, process.execPath], { env, encoding: 'utf8' })
+    expect(stdout).toContain('! This process may use 320 MB of memory. With PGlite, ')
   },
 )
 
