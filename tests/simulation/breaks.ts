@@ -143,6 +143,12 @@ export const breaks: readonly Break[] = [
     chat: 'google-chat',
   },
   {
+    name: 'alone: what fails first keeps the others of its kind from being tried',
+    file: `${relay}/pick/next.ts`,
+    from: 'order by not_before nulls first, occurred_at, id limit 1',
+    to: 'order by occurred_at, id limit 1',
+  },
+  {
     name: 'claim: it ignores the claims of others',
     file: `${relay}/pick/delivery.ts`,
     from: 'export const isClaimed = sql`(sending_until',

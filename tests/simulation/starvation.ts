@@ -4,10 +4,11 @@ import { second } from './faults.ts'
 
 // No channel starves: while nothing fails, what could be sent is sent soon.
 
-/** A channel whose process has died is taken by another one after this time at most. */
-const longestStandMs = 25 * second
-/** While no process dies, a channel waits for the next look for work, and for one try of a message that fails. */
-const longestWaitMs = 16 * second
+/**
+ * A channel whose process has died is taken by another one after 25 s. Otherwise, it waits for two looks for work (of ten seconds
+ * in quiet times: for its pause and for its turn), and for one try of a message that fails.
+ */
+const longestWaitMs = 26 * second
 
 /** The wait of this row of `channels` is over. */
 const isOver = (row: string) =>
@@ -18,15 +19,11 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
   // The others must not wait for what fails alone, once it has failed.
   const alone = plan.faults.flatMap((fault) => ('deals' in fault ? fault.deals : []))
   const since = new Map<string, { state: string; at: number }>()
-  let calmSince: number | undefined
   return (faultyUntil: (channel: string) => number): string[] => {
     if (!isCalm()) {
       since.clear()
-      calmSince = undefined
       return []
     }
-    calmSince ??= time.now
-    const mostMs = time.now - calmSince > 2 * longestStandMs ? longestWaitMs : longestStandMs
     const rows = database.ask<{ channel: string; state: string; free: boolean }>(
       `select channel, bool_or(is_free and ${isOver('channels')} and ${isOver('workspace')} is not false) as free,
               string_agg(first.id || ' ' || attempts || coalesce(not_before::text, ''), ',') as state
@@ -57,7 +54,7 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
         since.set(channel, { state, at: time.now })
         return []
       }
-      if (time.now - known.at < mostMs || time.now - time.startMs < plan.endMs) return []
+      if (time.now - known.at < longestWaitMs || time.now - time.startMs < plan.endMs) return []
       return [`(6) ${channel} starves, with the deliveries (and their tries) ${state}`]
     })
   }
