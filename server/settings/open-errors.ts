@@ -45,9 +45,22 @@ export function dataDirError({ dataDir }: Pick<Settings, 'dataDir'>, cause: unkn
   if (code === 'EEXIST' || code === 'ENOTDIR') {
     return say('a file has that path or a part of it. Set DATA_DIR to a folder.')
   }
+  const openFiles = mostOpenFiles()
+  if (openFiles < 256) {
+    return say(
+      `a process may have only ${openFiles} open files here, and its database needs up to 256. Raise the limit (ulimit -n, or LimitNOFILE in a unit of systemd).`,
+    )
+  }
   return say(
     `it could not be opened: ${messageOf(cause)}. Repair it, or set DATA_DIR to another folder.`,
   )
+}
+
+/** PGlite says 'File exists' when the limit is reached, so the error does not tell. Node has raised it as far as it may. */
+function mostOpenFiles(): number {
+  const { userLimits } = Object(process.report.getReport())
+  const { soft } = Object(userLimits?.open_files)
+  return typeof soft === 'number' ? soft : Number.POSITIVE_INFINITY
 }
 
 /** PostgreSQL could not be reached or refused. The message never contains the password. */
