@@ -1,4 +1,4 @@
-// npm starts a program of the server with this file: `node scripts/run.cjs FILE [arguments]`. An older Node can read it, too,
+// npm starts a program with this file: `node scripts/run.cjs FILE [arguments]`. An older Node can read it, too,
 // so that it says what is missing. The project installs its own Node with an install script, which `ignore-scripts` leaves out.
 
 const { resolve } = require('node:path')
@@ -9,7 +9,7 @@ const [major] = process.versions.node.split('.')
 
 if (Number(major) < needed) {
   console.error(
-    `Dealbell needs Node ${needed}, and this is Node ${process.versions.node}. The project has its own Node, but npm has not run the script that installs it. Run: npm rebuild node --ignore-scripts=false`,
+    `Dealbell needs Node ${needed}, and this is Node ${process.versions.node}. The project brings its own Node, whose install script has not run. With npm, run: npm rebuild node --ignore-scripts=false`,
   )
   process.exitCode = 1
 } else {

@@ -138,6 +138,7 @@ test('each program of the server says what is missing if npm has not installed i
   for (const name of ['start', 'relay', 'data', 'doctor']) {
     expect(scripts[name], name).toMatch(/^(exec )?node scripts\/run\.cjs server\/[\w/]+\.ts$/)
   }
+  expect(scripts.prestart).toMatch(/^node scripts\/run\.cjs /)
   const said: string[] = []
   const process = {
     versions: { node: '20.19.2' },
@@ -149,7 +150,7 @@ test('each program of the server says what is missing if npm has not installed i
   runInNewContext(read('scripts/run.cjs'), { process, console, require })
   expect([process.exitCode, ...said]).toEqual([
     1,
-    'Dealbell needs Node 24, and this is Node 20.19.2. The project has its own Node, but npm has not run the script that installs it. Run: npm rebuild node --ignore-scripts=false',
+    'Dealbell needs Node 24, and this is Node 20.19.2. The project brings its own Node, whose install script has not run. With npm, run: npm rebuild node --ignore-scripts=false',
   ])
 })
 
