@@ -2,7 +2,7 @@ import type { QueryClient } from '@tanstack/react-query'
 import { createRouter, type RouterHistory, stringifySearchWith } from '@tanstack/react-router'
 import { useEffect } from 'react'
 import { routeTree } from './routeTree.gen.ts'
-import { GenericError } from './shell/GenericError.tsx'
+import { GenericError, NotFound } from './shell/GenericError.tsx'
 import { focusHeading } from './ui/focus.ts'
 import { Loading } from './ui/Loading.tsx'
 
@@ -19,7 +19,7 @@ export function createAppRouter(queryClient: QueryClient, history?: RouterHistor
     defaultPreload: 'intent',
     defaultPendingComponent: Pending,
     defaultErrorComponent: GenericError,
-    defaultNotFoundComponent: GenericError,
+    defaultNotFoundComponent: NotFound,
   })
 }
 

@@ -94,6 +94,8 @@ const activityItem = v.object({
   channel: shownText,
   /** Why it is in this state: words that can follow 'Not sent: ', without a full stop at the end. */
   reason: shownText,
+  /** The reason has gone since: the message can be sent now. */
+  isOver: v.optional(v.boolean()),
   /** How often the message was sent to the chat, or tried. */
   tries: count,
   /** When the next try is, if it waits for a time. */

@@ -8,7 +8,7 @@ import { type Database, rowsOf } from '../database/open.ts'
 import { testProperty } from '../database/schema.ts'
 import { channelOf, chatOf } from '../people/routes.ts'
 import { longestChannelMs, type Providers } from '../providers/provider.ts'
-import type { ChatId, CrmId } from '../providers/registry.ts'
+import { type ChatId, type CrmId, registry } from '../providers/registry.ts'
 import { putOffUntil } from '../relay/pick/delivery.ts'
 import {
   type DeliveryState,
@@ -92,7 +92,9 @@ async function readRows({ database, providers }: Dependencies, userId: string, i
                ${isPaused} as is_paused, ${nextTryAt} as next_try_at,
                ${isoTime(sql`delivery.occurred_at`)} as at,
                ${microseconds(sql`delivery.occurred_at`)} as at_microseconds,
-               event.crm, event.account_id, crm.account_name as crm_account_name, event.deal_id, event.property = ${testProperty} as is_test,
+               event.crm, event.account_id, crm.account_name as crm_account_name,
+               crm.provider is not null and crm.broken_since is null as crm_works,
+               chat.provider is not null and chat.broken_since is null as chat_works, event.deal_id, event.property = ${testProperty} as is_test,
                chat.provider as chat, chat.account_id as chat_account, chat.channel_id as chat_channel,
                chat.channel_name as chat_channel_name
         from (${ids}) as page
@@ -103,7 +105,7 @@ async function readRows({ database, providers }: Dependencies, userId: string, i
           and crm.provider = event.crm and crm.account_id = event.account_id
         left join ${chatOf(
           sql`${userId}::uuid`,
-          sql`provider, account_id, channel_id, channel_name`,
+          sql`provider, account_id, channel_id, channel_name, broken_since`,
         )} as chat on true
         order by delivery.occurred_at desc, delivery.id desc`,
   )
@@ -130,6 +132,8 @@ interface ActivityRow {
   crm: CrmId
   account_id: string
   crm_account_name: string | null
+  crm_works: boolean
+  chat_works: boolean
   deal_id: string
   is_test: boolean
   /** The chat that gets the user's messages now. Null if none is connected. */
@@ -161,18 +165,27 @@ function itemOf(row: ActivityRow, providers: Providers): ActivityItem {
     from,
     to,
     channel: row.channel_name ?? (goesTo(row) === row.channel ? row.chat_channel_name : null),
-    reason:
-      state === 'sent'
-        ? doubtOf(providers, row.channel)
-        : reasonInWords(providers, {
-            state,
-            reason: reasonOf(row),
-            crm,
-            chat: row.chat ?? undefined,
-          }),
+    ...reasonFields(row, providers),
     tries,
     nextTryAt: state === 'pending' ? row.next_try_at : null,
   }
+}
+
+function reasonFields(
+  row: ActivityRow,
+  providers: Providers,
+): Pick<ActivityItem, 'reason' | 'isOver'> {
+  const { state, crm, chat } = row
+  if (state === 'sent') return { reason: doubtOf(providers, row.channel) }
+  const about = { state, reason: reasonOf(row), crm, chat: chat ?? undefined }
+  // The check of a broken chat has sent the last message again (people/checks.ts).
+  if (state === 'pending' && about.reason === null && chat !== null && !row.chat_works) {
+    return { reason: `it shows whether ${registry[chat].name} works again` }
+  }
+  const works = row.crm_works && row.chat_works
+  const reason = reasonInWords(providers, { ...about, works })
+  const isOver = state === 'dead' && works && reason !== reasonInWords(providers, about)
+  return { reason, ...(isOver && { isOver }) }
 }
 
 /** The id of the channel that gets the user's messages now. */

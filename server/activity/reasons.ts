@@ -11,7 +11,8 @@ import {
 /**
  * Says why a delivery is in its state: words that can follow 'Not sent: ', 'Waiting: ' or 'Skipped: ',
  * without a full stop at the end. Null if there is nothing to say.
- * @param about `chat` is the user's chat, undefined if it is disconnected; `reason` is the stored code.
+ * @param about `chat` is the user's chat, undefined if it is disconnected; `reason` is the stored code; `works`: both services
+ * are connected now, so a reason that was about a connection is over.
  */
 export function reasonInWords(
   providers: Providers,
@@ -20,17 +21,20 @@ export function reasonInWords(
     reason,
     crm,
     chat,
+    works = false,
   }: {
     state: 'pending' | 'dead' | 'ignored'
     reason: string | null
     crm: CrmId
     chat: ChatId | undefined
+    works?: boolean
   },
 ): string | null {
   if (reason === null) return null
   const crmName = registry[crm].name
   const chats = chat === undefined ? usedOf(providers, chatIds) : ([chat] as const)
   const chatName = registry[chats[0]].name
+  const connect = (name: string) => (works ? `${name} is connected again` : `Connect ${name} again`)
 
   if (state === 'ignored') {
     const skipped: Readonly<Record<string, string>> = {
@@ -51,23 +55,23 @@ export function reasonInWords(
   if (broken !== undefined) {
     const names = [broken, ...others].map(({ name }) => name).join(' or ')
     return others.length === 0
-      ? `${broken.words}. Connect ${names} again`
-      : `${names} no longer accepts the connection (${reason}). Connect that service again`
+      ? `${broken.words}. ${connect(names)}`
+      : `${names} no longer accepts the connection (${reason}). ${works ? 'Both are connected again' : 'Connect that service again'}`
   }
 
   const unknown = unknownRefusal(crm, '')
   if (reason.startsWith(unknown)) {
-    return `${crmName} no longer accepts the connection (${reason.slice(unknown.length)}). Connect ${crmName} again`
+    return `${crmName} no longer accepts the connection (${reason.slice(unknown.length)}). ${connect(crmName)}`
   }
   const fromCrm = reason.startsWith(`${crm}_`) ? reason.slice(crm.length + 1) : undefined
   if (fromCrm !== undefined) {
     return find(failures(crmName), fromCrm) ?? `${crmName} answered with an error (${fromCrm})`
   }
   const known: Readonly<Record<string, string>> = {
-    disconnected: 'a service was disconnected',
+    disconnected: `a service was disconnected${works ? '. Both are connected again' : ''}`,
     paused: 'whoever runs this server lets the messages of your account wait',
-    no_channel: `${chatName} gave no channel. Connect ${chatName} again`,
-    refused: `${crmName} no longer accepts the connection. Connect ${crmName} again`,
+    no_channel: `${chatName} gave no channel. ${connect(chatName)}`,
+    refused: `${crmName} no longer accepts the connection. ${connect(crmName)}`,
     // A chat may have an error of the same name.
     internal_error: 'an internal error occurred',
     ...failures(chatName),

@@ -130,15 +130,11 @@ export function addressRoutes(id: AddressId, context: Context) {
       const form: Record<string, unknown> = await c.req.parseBody().catch(() => ({}))
       const text = (field: string) => (typeof form[field] === 'string' ? form[field].trim() : '')
       const state = text('state')
-      const back = new URL(redirectUri)
-      back.searchParams.set('state', state)
       const begun = await begunIn(c, state)
       if (begun === undefined || byAddress === undefined)
         return answer(c, endedPage(name, appUrl), 400)
-      if (text('answer') === 'cancel') {
-        back.searchParams.set('error', 'access_denied')
-        return c.redirect(back.href, 303)
-      }
+      // It is this server's own page, so nothing has failed.
+      if (text('answer') === 'cancel') return c.redirect(`${appUrl}/`, 303)
       const isStandIn = text('answer') === 'stand-in'
       const address = isStandIn ? (byAddress.standInAddress ?? '') : text('address')
       const channel = isStandIn ? '' : oneLine(text('channel'), longestName)
@@ -153,7 +149,9 @@ export function addressRoutes(id: AddressId, context: Context) {
         return answer(c, addressPage({ name, state, byAddress, address, channel, problem }), 429)
       }
       const pasted: PastedAddress = { address, channel }
+      const back = new URL(redirectUri)
       back.searchParams.set('code', sealCode(vault, begun.codeVerifier, pasted))
+      back.searchParams.set('state', state)
       return c.redirect(back.href, 303)
     })
 }

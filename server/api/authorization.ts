@@ -61,7 +61,7 @@ export function authorizationRoutes(provider: ProviderId, context: Context) {
   const withAccess = createWithAccess(context)
   const subscribe = createSubscribe(context)
   const { name } = registry[provider]
-  const begunElsewhere = `It was begun at ${name}, not in Dealbell. Connect ${name} here to finish it.`
+  const begunElsewhere = `It was begun at ${name}, not in Dealbell. To finish it, press Connect in Dealbell.`
   const invalidState = () =>
     new ApiError(
       400,

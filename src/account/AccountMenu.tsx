@@ -34,7 +34,10 @@ export function AccountMenu() {
             popoverTarget={menuId}
             className="-mr-2 flex min-h-9 max-w-full cursor-pointer items-center gap-1.5 rounded-lg border border-transparent px-2 text-sm font-semibold text-muted hover:text-ink has-[+:popover-open]:bg-canvas has-[+:popover-open]:text-ink pointer-coarse:min-h-11"
           >
-            <bdi className="truncate">{account ?? 'Account'}</bdi>
+            {account !== undefined && (
+              <bdi className="truncate max-[22.5rem]:hidden">{account}</bdi>
+            )}
+            <span className={account === undefined ? '' : 'min-[22.5rem]:hidden'}>Account</span>
             <span aria-hidden>▾</span>
           </button>
           {/* The browser shows the menu above everything. So its place is one on the page: below the header's first

@@ -9,6 +9,7 @@ import { useHasFeature } from '../api/health.ts'
 import { useHasNotice, usePerson } from '../api/person.ts'
 import { useReach } from '../api/reach.ts'
 import { config, type Provider } from '../config.ts'
+import { Warning } from '../ui/Warning.tsx'
 
 /**
  * Above everything: why the services may look disconnected although nobody disconnected them, and what the last
@@ -29,15 +30,17 @@ function Notice() {
   const old = 'The connections below may be out of date.'
   return (
     // It is always there, because screen readers announce only what changes in it.
-    <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
-      {reach === 'offline' && <p>{`You are offline. ${old}`}</p>}
-      {reach === 'unanswered' && haveFailed && <p>{`The server could not be reached. ${old}`}</p>}
-      {hasEnded && (
-        <p>{`Your session has ended. Connect ${crm.name} to find your settings again.`}</p>
-      )}
+    <>
+      <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
+        {reach === 'offline' && <p>{`You are offline. ${old}`}</p>}
+        {reach === 'unanswered' && haveFailed && <p>{`The server could not be reached. ${old}`}</p>}
+        {hasEnded && (
+          <p>{`Your session has ended. Connect ${crm.name} to find your settings again.`}</p>
+        )}
+      </div>
       <Failed provider={crm} />
       <Failed provider={chat} />
-    </div>
+    </>
   )
 }
 
@@ -48,5 +51,9 @@ function Failed({ provider }: { provider: Provider }) {
   useEffect(() => {
     if (isConnected) noticeAuthorization(provider)
   }, [isConnected, provider])
-  return message !== undefined && !isConnected && <p>{message}</p>
+  return (
+    <Warning isShown={message !== undefined && !isConnected} title={message ?? ''}>
+      {`Press Connect beside ${provider.name} to try again.`}
+    </Warning>
+  )
 }

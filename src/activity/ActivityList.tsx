@@ -1,11 +1,11 @@
-import { useId, useRef } from 'react'
+import { useId, useMemo, useRef } from 'react'
 import type { ActivityItem } from '../../contract/features/activity.ts'
 import { pageSize, useActivity } from '../api/activity.ts'
 import { serverTime } from '../api/server-time.ts'
 import { Button } from '../ui/Button.tsx'
 import { dayName } from '../ui/dates.ts'
 import { focusInPlace } from '../ui/focus.ts'
-import { count } from '../ui/words.ts'
+import { count, ended } from '../ui/words.ts'
 import { ActivityFailure } from './ActivityFailure.tsx'
 import { ActivityRow } from './ActivityRow.tsx'
 import { SearchAndRule, StateFilter } from './ActivityTools.tsx'
@@ -21,6 +21,7 @@ export function ActivityList() {
   const filter = useFilter()
   const { pages, refreshes, items, firstPage, newCount, showNewest } = useActivity(filter)
   const { isPlaceholderData } = pages
+  const { doubt, shown } = useMemo(() => saidOnce(items), [items])
   const isLoading = pages.data === undefined && !pages.isFetched
   const loaded = pages.data?.pages.at(-1)
   const news = newCount === 0 ? '' : `${inWords(newCount)} above`
@@ -87,12 +88,25 @@ export function ActivityList() {
           className="flex flex-col gap-4 transition-opacity aria-busy:opacity-60 motion-reduce:transition-none"
         >
           {items.length === 0 && loaded?.next === null && <NoMessages />}
-          <Days items={items} />
+          {doubt && (
+            <p className="-mb-2 text-sm text-muted">{`Of each sent message: ${ended(doubt)}`}</p>
+          )}
+          <Days items={shown} />
           <OlderMessages pages={pages} />
         </div>
       </div>
     </section>
   )
+}
+
+/** If the same is not known of all messages that were sent, it stands once above the list, and not in each row. */
+function saidOnce(items: readonly ActivityItem[]) {
+  const [first, ...others] = items.filter(({ state }) => state === 'sent')
+  const doubt = first?.reason ?? null
+  const isCommon = others.length > 0 && others.every(({ reason }) => reason === doubt)
+  if (doubt === null || !isCommon) return { doubt: null, shown: items }
+  const shown = items.map((item) => (item.state === 'sent' ? { ...item, reason: null } : item))
+  return { doubt, shown }
 }
 
 /** The backend answers one page of new messages. */

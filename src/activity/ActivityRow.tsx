@@ -45,7 +45,10 @@ export const ActivityRow = memo(function ActivityRow({ item }: { item: ActivityI
           {clockTime(at)}
         </time>
         <div className={state === 'failed' ? 'max-sm:col-span-2' : 'col-span-2'}>
-          <p role={isSentAgain ? 'status' : undefined} className={`inline ${stateStyles[state]}`}>
+          <p
+            role={isSentAgain ? 'status' : undefined}
+            className={`inline ${item.isOver ? stateStyles.skipped : stateStyles[state]}`}
+          >
             {isSent && <SentTo channel={channel} />}
             <span>{sentenceOf(item)}</span>
           </p>

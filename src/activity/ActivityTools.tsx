@@ -6,6 +6,7 @@ import {
   activityStates,
 } from '../../contract/features/activity.ts'
 import { availableRuleIds } from '../../contract/rules.ts'
+import { buttonStyle } from '../ui/button-style.ts'
 import { dateName } from '../ui/dates.ts'
 import { focusInPlace } from '../ui/focus.ts'
 import { useFilter } from './activity-filter.ts'
@@ -14,10 +15,10 @@ import { ruleInWords } from './activity-words.ts'
 const states = [undefined, ...activityStates]
 const stateNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
 
-const pill =
-  'flex min-h-9 items-center gap-x-1 rounded-lg border px-2 text-sm font-semibold whitespace-nowrap max-sm:min-h-11 max-[22.5rem]:text-xs sm:px-3 pointer-coarse:min-h-11'
-const statePill =
-  'border-transparent text-muted hover:bg-surface hover:text-ink aria-[current=page]:border-edge aria-[current=page]:bg-surface aria-[current=page]:text-ink'
+const segment =
+  'flex min-h-9 items-center justify-center gap-x-1 px-1 text-sm font-semibold text-muted whitespace-nowrap hover:text-ink max-sm:min-h-12 max-sm:flex-col max-sm:text-xs max-[22.5rem]:text-[0.6875rem] pointer-coarse:min-h-12'
+const chosen =
+  'aria-[current=page]:bg-accent aria-[current=page]:text-on-accent aria-[current=page]:hover:text-on-accent'
 // By default, a box in the colour of the page covers the text.
 const forcedColours =
   'forced-colors:aria-[current=page]:forced-color-adjust-none forced-colors:aria-[current=page]:bg-[Highlight] forced-colors:aria-[current=page]:text-[HighlightText]'
@@ -26,9 +27,9 @@ const forcedColours =
 export function StateFilter({ counts }: { counts: ActivityCounts | undefined }) {
   const { counts: isCounted, day } = useFilter()
   return (
-    <nav aria-label="Messages by state" className="@container">
-      {/* The numbers come later. They stand at the end of even columns, so they move nothing. */}
-      <ul className="grid grid-cols-3 gap-1 sm:grid-cols-5 @max-3xs:grid-cols-1">
+    <nav aria-label="Messages by state" className="@container flex flex-wrap gap-2">
+      {/* The numbers come later. The columns are even, so they move nothing. */}
+      <ul className="grid w-full grid-cols-5 divide-x divide-line overflow-hidden rounded-lg border border-edge bg-surface @max-3xs:grid-cols-1 @max-3xs:divide-x-0 @max-3xs:divide-y">
         {states.map((state) => (
           <li key={state ?? 'all'}>
             <Link
@@ -37,37 +38,37 @@ export function StateFilter({ counts }: { counts: ActivityCounts | undefined }) 
               search={(former) => ({ ...former, state })}
               activeOptions={{ exact: true, includeSearch: true }}
               resetScroll={false}
-              className={`${pill} ${statePill} ${forcedColours}`}
+              className={`${segment} ${chosen} ${forcedColours} focus-visible:-outline-offset-4`}
             >
               <span>{state === undefined ? 'All' : stateNames[state]}</span>
               {isCounted && state && (
-                <span className="font-normal tabular-nums">{numberOf(counts?.[state])}</span>
+                <span className="font-normal tabular-nums max-sm:min-h-4">
+                  {numberOf(counts?.[state])}
+                </span>
               )}
             </Link>
           </li>
         ))}
-        {day !== undefined && (
-          <li>
-            <Link
-              from="/activity"
-              to="/activity"
-              search={(former) => ({ ...former, day: undefined })}
-              resetScroll={false}
-              onClick={({ currentTarget }) => {
-                // This link disappears.
-                focusInPlace(currentTarget.closest('section')?.querySelector('h2'))
-              }}
-              aria-label={`Show all days, not only ${dateName(day)}`}
-              className={`${pill} border-edge bg-surface text-ink`}
-            >
-              <span>{dateName(day)}</span>
-              <span aria-hidden="true" className="text-muted">
-                ✕
-              </span>
-            </Link>
-          </li>
-        )}
       </ul>
+      {day !== undefined && (
+        <Link
+          from="/activity"
+          to="/activity"
+          search={(former) => ({ ...former, day: undefined })}
+          resetScroll={false}
+          onClick={({ currentTarget }) => {
+            // This link disappears.
+            focusInPlace(currentTarget.closest('section')?.querySelector('h2'))
+          }}
+          aria-label={`Show all days, not only ${dateName(day)}`}
+          className={buttonStyle.secondary}
+        >
+          <span>{dateName(day)}</span>
+          <span aria-hidden="true" className="text-muted">
+            ✕
+          </span>
+        </Link>
+      )}
     </nav>
   )
 }

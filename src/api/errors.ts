@@ -7,6 +7,8 @@ const messages = {
   page: 'The sign-in in front of this page has probably ended',
   /** The provider came back without a code (§8). */
   code: 'Missing code',
+  /** The user has refused at the provider, which then sends no code either. */
+  denied: 'Missing code',
   /** The user must connect both services first, so no call was made (§5). Nobody logs this. */
   unconnected: 'Connect both services first',
   /** A fault of our own. The log has its cause. */

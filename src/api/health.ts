@@ -1,6 +1,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { endpoints, healthAnswer } from '../../contract/endpoints.ts'
 import type { FeatureName } from '../../contract/features.ts'
+import { config, type Provider } from '../config.ts'
 import { getJson } from './client.ts'
 import { healthKey, personKey } from './keys.ts'
 import { callOptions } from './query-client.ts'
@@ -34,4 +35,10 @@ export const useHealth = () => useQuery(healthQuery)
 /** Whether the backend can do what §7 does not name. Without it, the dashboard makes no such call. */
 export function useHasFeature(feature: FeatureName): boolean {
   return useHealth().data?.features?.includes(feature) === true
+}
+
+/** The page on which the user sees what a stand-in has. Undefined if the service is none. */
+export function useStandInUrl({ id }: Provider): string | undefined {
+  const path = useHealth().data?.standIns?.[id]
+  return path && `${config.apiUrl}${path}`
 }

@@ -47,7 +47,8 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
       const { code, state, error, attempt } = response
       if (!code || error !== undefined) {
         if (attempt?.isOpen && (await loadStatus(provider)).connected) return true
-        const { kind = 'code', message = `Missing ${provider.name} code` } = attempt?.failure ?? {}
+        const refused = deniedErrors.includes(error ?? '') ? 'denied' : 'code'
+        const { kind = refused, message = `Missing ${provider.name} code` } = attempt?.failure ?? {}
         throw new ApiError(kind, { sentence: message })
       }
       try {
@@ -78,9 +79,15 @@ const oauthCallbackQuery = (provider: Provider, response: AuthorizationResponse)
     gcTime: Infinity,
     meta: {
       action: `Connecting ${provider.name}`,
-      onFailure: (error) => noticeAuthorization(provider, error),
+      // What the user has refused needs no word on the dashboard.
+      onFailure: (error) => {
+        if (error.kind !== 'denied') noticeAuthorization(provider, error)
+      },
     },
   })
+
+/** What a provider says if the user refuses (RFC 6749 §4.1.2.1), and what Pipedrive says. */
+const deniedErrors = ['access_denied', 'user_denied']
 
 /** Whether a callback was refused because the browser kept no cookie. A backend of §7 does not say whom it knows. */
 function isWithoutSession(error: unknown): error is ApiError {

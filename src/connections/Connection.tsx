@@ -1,10 +1,9 @@
 import type { ReactNode } from 'react'
 import { authorizeUrl, useConnectionStatus, useDisconnect } from '../api/connections.ts'
 import { keepDraft } from '../api/draft.ts'
-import { useHasFeature, useHealth } from '../api/health.ts'
+import { useHasFeature, useStandInUrl } from '../api/health.ts'
 import { shownPerson } from '../api/person.ts'
 import type { Provider } from '../config.ts'
-import { Badge } from '../ui/Badge.tsx'
 import { Below } from '../ui/Below.tsx'
 import { Button } from '../ui/Button.tsx'
 import { dateInWords, isTime } from '../ui/dates.ts'
@@ -34,29 +33,28 @@ export function Connection({
   const hasActivity = useHasFeature('activity')
   // The words of a backend of §7 stay as they are.
   const saysBusy = hasActivity && isBusy
-  const isStandIn = useHealth().data?.standIns?.[provider.id] !== undefined
+  const isStandIn = useStandInUrl(provider) !== undefined
+  const isBroken = !isConnected && reason !== undefined
 
   return (
     <li className="flex flex-wrap items-center gap-2 py-3 sm:gap-3 first:pt-0 last:pb-0">
       {/* The basis is less than its text, so that the button stays at the right of the row. */}
-      <div className="flex min-w-0 flex-1 basis-32 items-center gap-2 sm:gap-3">
+      <div
+        className={`flex min-w-0 flex-1 basis-32 items-center gap-2 sm:gap-3 ${isBroken ? 'max-sm:basis-full' : ''}`}
+      >
         <span className="grid size-9 shrink-0 place-items-center rounded-full border border-line bg-canvas">
           {isConnected ? <GreenCheck /> : <RedCross />}
         </span>
         {/* The live region includes the name: 'Not connected' alone does not name the service. */}
         <div role="status" className="min-w-0">
-          <p className="font-semibold wrap-anywhere">
-            <span>{isStandIn ? `${provider.name} ` : provider.name}</span>
-            {isStandIn && <Badge>Stand-in</Badge>}
-          </p>
-          <p
-            className={`text-sm wrap-anywhere ${!isConnected && reason ? 'text-bad' : 'text-muted'}`}
-          >
-            {!isConnected && reason ? (
+          <p className="font-semibold wrap-anywhere">{provider.name}</p>
+          <p className={`text-sm wrap-anywhere ${isBroken ? 'text-bad' : 'text-muted'}`}>
+            {isBroken ? (
               <BrokenConnection provider={provider} reason={reason} since={since} />
             ) : (
               <span>{isConnected ? 'Connected' : 'Not connected'}</span>
             )}
+            <Fact>{isStandIn && 'a stand-in on this server'}</Fact>
             {isConnected && (account || channel) && (
               <span className="names">
                 <Fact>{account && <bdi>{account}</bdi>}</Fact>
@@ -83,9 +81,7 @@ export function Connection({
       >
         {saysBusy ? 'Disconnecting…' : isConnected ? 'Disconnect' : 'Connect'}
       </Button>
-      <Below>
-        {hasActivity && !isConnected && reason && <UnsentMessages provider={provider.name} />}
-      </Below>
+      <Below>{hasActivity && isBroken && <UnsentMessages provider={provider.name} />}</Below>
       {isConnected && children}
     </li>
   )

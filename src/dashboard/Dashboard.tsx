@@ -40,12 +40,8 @@ export function Dashboard() {
               <Connection provider={crm} isNext>
                 <Below>
                   <StandInLink provider={crm} />
-                </Below>
-                {/* What a disconnect also does: server/api/status-and-disconnect.ts. */}
-                <Below>
-                  {hasActivity && (
-                    <p>Disconnecting also removes the deal names and stages from Activity.</p>
-                  )}
+                  {/* What a disconnect also does: server/api/status-and-disconnect.ts. */}
+                  {hasActivity && <p>Disconnect also clears the deal names in Activity.</p>}
                 </Below>
               </Connection>
               <Connection provider={chat} isNext={isCrmConnected}>

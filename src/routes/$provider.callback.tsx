@@ -70,7 +70,10 @@ function Callback() {
       {error ? (
         <div>
           <p role="alert">{authorizationFailure(provider.name, error)}</p>
-          <p className="text-muted">This page goes on by itself in a moment.</p>
+          <p className="text-muted">
+            {error.kind === 'denied' && 'You did not allow access. Nothing was changed. '}
+            <span>This page goes on by itself in a moment.</span>
+          </p>
         </div>
       ) : (
         <p role="status">{`Handling ${provider.name} OAuth Callback...`}</p>

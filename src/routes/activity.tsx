@@ -6,7 +6,7 @@ import { useHasFeature } from '../api/health.ts'
 import { usePerson } from '../api/person.ts'
 import { useSummary } from '../api/summary.ts'
 import { config } from '../config.ts'
-import { GenericError } from '../shell/GenericError.tsx'
+import { NotFound } from '../shell/GenericError.tsx'
 import { Boundary } from '../ui/Boundary.tsx'
 import { buttonStyle } from '../ui/button-style.ts'
 import { Screen } from '../ui/Screen.tsx'
@@ -35,7 +35,7 @@ function ActivityPage() {
   const isOffered = useHasFeature('activity')
   // Any answer may be the first to say so.
   const isSignedOut = usePerson() === 'nobody'
-  if (!isOffered) return <GenericError />
+  if (!isOffered) return <NotFound />
   return (
     <Screen title="Activity" lead={`What was sent to ${config.chat.name}, and what was not.`}>
       {isSignedOut ? (
@@ -61,7 +61,7 @@ function SignedOut() {
   return (
     <div className="card items-start p-4 sm:p-6">
       <p className="text-muted">
-        {`You are signed out. Connect ${config.crm.name} on the dashboard to see your messages.`}
+        {`Connect ${config.crm.name} on the dashboard to see your messages.`}
       </p>
       <Link to="/" className={buttonStyle.secondary}>
         Go to the dashboard

@@ -27,7 +27,9 @@ function ConnectPage() {
       <p role="status">
         {isConnected
           ? `${crm.name} is connected.`
-          : `The last attempt to connect ${crm.name} has not succeeded. You can try again at any time.`}
+          : failure === undefined
+            ? `${crm.name} is not connected.`
+            : `The last attempt to connect ${crm.name} has not succeeded. You can try again at any time.`}
       </p>
       <div className="flex flex-wrap gap-3">
         {!isConnected && (

@@ -5,7 +5,8 @@ import { RuleNote } from './RuleNote.tsx'
 // The label covers the row, so that a click beside or below its text ticks too.
 const usable =
   'flex min-h-9 cursor-pointer items-start gap-3 py-2 text-sm after:absolute after:inset-0 after:rounded-lg pointer-coarse:min-h-11 pointer-coarse:py-3'
-const comingSoon = 'flex items-start gap-2 py-1 text-xs text-muted forced-colors:text-[GrayText]'
+const comingSoon =
+  'flex items-start gap-1.5 py-0.5 text-xs/4 text-muted forced-colors:text-[GrayText] [&>input]:mt-0.5 [&>input]:size-3'
 
 /** One rule of the catalogue. */
 export function RuleCheckbox({

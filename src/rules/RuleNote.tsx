@@ -1,8 +1,11 @@
 import { useState } from 'react'
+import { useIsConnected } from '../api/connections.ts'
+import { useStandInUrl } from '../api/health.ts'
 import { isCounting, usePreview } from '../api/preview.ts'
 import { useRules } from '../api/rules.ts'
 import { serverTime } from '../api/server-time.ts'
 import { useSummary } from '../api/summary.ts'
+import { config } from '../config.ts'
 import { buttonStyle } from '../ui/button-style.ts'
 import { timeAgo } from '../ui/dates.ts'
 import { LoadingNote } from '../ui/LoadingNote.tsx'
@@ -16,6 +19,8 @@ export function RuleNote(props: { id: string; rule: string; when: string }) {
 
 function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
   const summary = useSummary()
+  const areConnected = [useIsConnected(config.crm), useIsConnected(config.chat)].every(Boolean)
+  const standIn = useStandInUrl(config.crm)
   if (summary.data === undefined) {
     return (
       <LoadingNote
@@ -29,6 +34,29 @@ function Sent({ id, rule, when }: { id: string; rule: string; when: string }) {
   }
   const none = { sent: 0, failed: 0, lastSentAt: null }
   const { sent, failed, lastSentAt } = summary.data.rules[rule] ?? none
+  if (sent === 0 && failed === 0) {
+    return (
+      <p id={id}>
+        <span>No message yet.</span>
+        {areConnected && (
+          <>
+            <span>{` The next change sends one${standIn ? ': ' : '.'}`}</span>
+            {standIn && (
+              <a
+                href={standIn}
+                target="_blank"
+                rel="noopener"
+                aria-label={`move a deal, for: when ${when}`}
+                className="text-link relative z-1"
+              >
+                move a deal
+              </a>
+            )}
+          </>
+        )}
+      </p>
+    )
+  }
   const period = `in ${count(summary.data.days, 'day')}`
   const times = sent === 1 ? 'once' : `${written(sent)} times`
   const isDated = sent > 0 && lastSentAt !== null

@@ -63,7 +63,7 @@ export function RuleSettings() {
   const areLoaded = rules.isFetched
   const saved = rules.data?.rules
   return (
-    <form onSubmit={onSubmit} className="grid gap-6 sm:grid-cols-2">
+    <form onSubmit={onSubmit} className="grid gap-x-4 gap-y-6 sm:grid-cols-2 md:grid-cols-4">
       {!areLoaded && (
         <p role="status" className="loading-rules col-span-full">
           Loading rules…

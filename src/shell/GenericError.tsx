@@ -3,10 +3,15 @@ import { buttonStyle } from '../ui/button-style.ts'
 import { WarningSign } from '../ui/icons.tsx'
 import { Screen } from '../ui/Screen.tsx'
 
-/** The page for an unknown address, and for a screen that failed to render (§8). */
-export function GenericError() {
+export const NotFound = () => <ErrorPage title="Page not found" />
+
+/** The page for a screen that failed to render. */
+export const GenericError = () => <ErrorPage title="Something went wrong" />
+
+/** Both say the sentence of §8. */
+function ErrorPage({ title }: { title: string }) {
   return (
-    <Screen title="Something went wrong" icon={<WarningSign />}>
+    <Screen title={title} icon={<WarningSign />}>
       {failureText}
       <div>
         {/* A plain link loads a new page, so no broken state remains. */}

@@ -43,7 +43,7 @@ export async function signIn(url: string): Promise<string[]> {
 }
 
 /**
- * Starts all floods: about 430 requests a second from all addresses together, if 100 of them are authorizations.
+ * Starts all floods: about 320 requests a second from all addresses together, if 100 of them are authorizations.
  * @param cookies of signed-in sessions, one for each address.
  */
 export function startFloods(

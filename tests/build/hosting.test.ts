@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import type { RequestListener, ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -254,6 +254,35 @@ describe.skipIf(program === undefined)('nginx with dist/nginx-headers.conf', () 
     }
   })
 })
+
+test.skipIf(program === undefined)(
+  'the short configuration of nginx passes everything on, and keeps inside what is for this machine',
+  async () => {
+    const backend = await listen(({ url, headers }, response) => {
+      response.end(`${url} for ${headers.host} from ${headers['x-forwarded-for']}`)
+    })
+    const backendPort = Number(new URL(backend.url).port)
+    const own = join(folder, 'short')
+    await mkdir(own)
+    const short = { folder: own, dist, backendPort, isShort: true }
+    const started = await startNginx(program ?? '', short)
+    const statuses: Record<string, number> = {}
+    for (const path of ['/', '/api/slack/status', '/metrics', '/relay/status']) {
+      const { status, body } = await started.get(path)
+      statuses[path] = status
+      if (status === 200) expect(body).toBe(`${path} for dealbell.example.com from 127.0.0.1`)
+    }
+    expect(statuses).toEqual({
+      '/': 200,
+      '/api/slack/status': 200,
+      '/metrics': 404,
+      '/relay/status': 404,
+    })
+    await started.stop()
+    await backend.close()
+  },
+  180_000,
+)
 
 describe.skipIf(program === undefined)('nginx in front of the backend', () => {
   let started: Awaited<ReturnType<typeof startNginx>>

@@ -8,17 +8,26 @@ import { freePort } from '../relay/postgres.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 
-/** Starts nginx with the configuration of docs/hosting.md, with other paths and ports. */
+/** Starts nginx with a configuration of docs/hosting.md, with other paths and ports. `isShort`: the first one there. */
 export async function startNginx(
   program: string,
-  { folder, dist, backendPort }: { folder: string; dist: string; backendPort: number },
+  {
+    folder,
+    dist,
+    backendPort,
+    isShort = false,
+  }: { folder: string; dist: string; backendPort: number; isShort?: boolean },
 ) {
   const http = await freePort()
   const https = await freePort()
   const docs = await readFile(join(root, 'docs/hosting.md'), 'utf8')
   const certificate = join(import.meta.dirname, 'localhost.pem')
   const [connections] = /worker_connections \d+;/.exec(docs) ?? []
-  const servers = (/```nginx\n(.*?)```/s.exec(docs)?.[1] ?? '')
+  const [short = '', long = ''] = Array.from(
+    docs.matchAll(/```nginx\n(.*?)```/gs),
+    ([, block = '']) => block,
+  )
+  const servers = (isShort ? short : long)
     .replace('listen 80;', `listen 127.0.0.1:${http};`)
     .replace('listen 443 ssl;', `listen 127.0.0.1:${https} ssl;\nlisten 127.0.0.1:${http};`)
     .replace('server_name dealbell.example.com;', 'server_name redirect.example.com;')

@@ -416,7 +416,7 @@ test('who is signed out elsewhere while reading here reads only that: no chart, 
   state.person = 'nobody'
   items.length = 0
   await hearFromOtherTab('nobody')
-  const words = 'You are signed out. Connect HubSpot on the dashboard to see your messages.'
+  const words = 'Connect HubSpot on the dashboard to see your messages.'
   expect(await screen.findByText(words)).toBeVisible()
   expect(screen.getByRole('main')).toHaveTextContent(
     new RegExp(`What was sent to Slack, and what was not.${words}Go to the dashboard$`),
@@ -437,6 +437,17 @@ test('a list of which one message has failed waits for no summary; until it is t
   answer()
   await waitFor(() => expect(button).toHaveTextContent('Connect Slack'))
   expect(button).not.toHaveAttribute('aria-disabled')
+})
+
+test('what is not known of each sent message stands once above the list, and of one message in its row', async () => {
+  const reason = 'Teams has accepted it, but does not say whether it has posted it'
+  const { items, user } = open([item('1', { reason }), item('2', { reason }), item('3')])
+  await row('Deal 1')
+  expect(screen.getAllByText(/Teams has accepted it/)).toHaveLength(2)
+  Object.assign(items[2] ?? {}, { reason })
+  await user.click(screen.getByRole('link', { name: /^Sent/ }))
+  expect(await screen.findByText(`Of each sent message: ${reason}.`)).toBeVisible()
+  expect(screen.getAllByText(/Teams has accepted it/)).toHaveLength(1)
 })
 
 test('without a summary, failed messages can be sent again', async () => {

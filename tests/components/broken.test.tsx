@@ -115,7 +115,7 @@ test.each([
 
 test('a browser that is offline says so, and not that both services are disconnected', async () => {
   const { handlers } = open()
-  await screen.findByText(/^Disconnecting also/)
+  await screen.findByText(/^Disconnect also/)
   setOnline(false)
   await screen.findByText('You are offline. The connections below may be out of date.')
   server.use(http.all('*/api/*', HttpResponse.error))
@@ -180,7 +180,7 @@ test.each<[path: string, failed: string | RegExp, then: string | RegExp]>([
 
 test('a session that has ended says so until somebody connects, and one that a sign-out has ended does not', async () => {
   const { calls, state } = open({ person: 'ann', features: [...features, 'sessions'] })
-  await screen.findByText(/^Disconnecting also/)
+  await screen.findByText(/^Disconnect also/)
   const words = 'Your session has ended. Connect HubSpot to find your settings again.'
   let loads = 1
   const expectWords = async (number: number) => {
@@ -206,9 +206,7 @@ test('a session that has ended says so until somebody connects, and one that a s
 test('before a disconnect of the CRM, its row says what it removes; meanwhile, the button says so', async () => {
   const { user } = open()
   const answer = hold('delete', '*/api/hubspot/disconnect')
-  const note = await screen.findByText(
-    'Disconnecting also removes the deal names and stages from Activity.',
-  )
+  const note = await screen.findByText('Disconnect also clears the deal names in Activity.')
   const row = note.closest('li') as HTMLElement
   const button = within(row).getByRole('button', { name: 'Disconnect HubSpot' })
   await user.click(button)

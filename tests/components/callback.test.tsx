@@ -58,6 +58,22 @@ describe.each(services)('the return from $name', ({ id, name, onward }) => {
     },
   )
 
+  test.each(['access_denied', 'user_denied'])(
+    'after %s says that nothing was changed, and the next screen says no word of it',
+    async (error) => {
+      stopClock()
+      openApp({}, `/${id}/callback?error=${error}`)
+      await settle()
+      const words = /^You did not allow access. Nothing was changed./
+      expect(screen.getByText(words)).toBeVisible()
+      takeLog()
+      await pass(3000)
+      await settle()
+      expect(screen.getByRole('button', { name: `Connect ${name}` })).toBeVisible()
+      expect(screen.queryByText(/connection failed|has not succeeded/)).not.toBeInTheDocument()
+    },
+  )
+
   test('after a reload while the code is exchanged, asks for the status, and finds the service connected', async () => {
     stopClock()
     const { calls, state } = startBackend()

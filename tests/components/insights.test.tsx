@@ -45,7 +45,7 @@ test.each<[string[], string[]]>([
   const { calls } = open({ rules: ['deal-closed'], features: listed })
   const untouched = await box(stage)
   if (names.includes('preview')) await screen.findByText(/^Would have sent 31 messages/)
-  if (names.includes('summary')) await screen.findByText('No messages sent in 14 days')
+  if (names.includes('summary')) await screen.findByText('No message yet.')
   if (listed.includes('test-message')) await screen.findByText('Send a test message')
   await settle()
   const made = calls('GET /api/notifications/').map((call) => call.split(/[/?]/)[3])
@@ -64,7 +64,9 @@ test('a saved rule says how often it has sent a message, and when the last one w
     'Sent 12 times in 14 days, last 3 minutes ago · 2 failed',
   )
   expect(await box(closed)).toHaveAccessibleDescription('Sent once in 14 days, 5 hours ago')
-  expect(await box(orphan)).toHaveAccessibleDescription('No messages sent in 14 days')
+  expect(await box(orphan)).toHaveAccessibleDescription(
+    'No message yet. The next change sends one.',
+  )
   expect(screen.queryByRole('button', { name: /example/ })).not.toBeInTheDocument()
   expect(summaries(calls)).toEqual([
     expect.stringMatching(/^GET \/api\/notifications\/summary\?days=14&zone=\w+/),
@@ -150,7 +152,7 @@ test('a preview that the backend refuses says so in its own sentence', async () 
 test('the preview comes only while HubSpot is connected, and is forgotten with it', async () => {
   const { calls, state, user } = open({ connected: new Set(), rules: ['deal-closed'] })
   const unknown = await box(stage)
-  await screen.findByText('No messages sent in 14 days')
+  await screen.findByText('No message yet.')
   await settle()
   expect(previews(calls)).toEqual([])
   expect(unknown).not.toHaveAttribute('aria-describedby')

@@ -47,7 +47,7 @@ test.each<[string[], number, string, string[], boolean?]>([
   [['Save'], 1, '/', cards],
   // Each available rule has a note.
   [
-    ['Would have sent', 'You are offline', 'its deals', '2 messages failed'],
+    ['Would have sent', 'You are offline', 'the HubSpot deals', '2 messages failed'],
     availableRuleIds.size + 3,
     '/',
     cards,

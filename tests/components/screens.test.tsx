@@ -13,7 +13,7 @@ const screens = [
   { address: '/connect/hubspot', title: 'Connect HubSpot' },
   { address: '/hubspot/callback', title: 'Connecting HubSpot' },
   { address: '/slack/callback', title: 'Connecting Slack' },
-  { address: '/no/such/page', title: 'Something went wrong' },
+  { address: '/no/such/page', title: 'Page not found' },
 ] as const
 
 test.each(screens)(
@@ -65,10 +65,10 @@ test('/contact shows its text, the form in a frame, and a link for users who can
   expect(calls()).toEqual(['GET /health'])
 })
 
-test('/connect/hubspot says no more than the status, and offers to connect again', async () => {
+test('/connect/hubspot, opened without an attempt, says the status and offers to connect', async () => {
   const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
   const { calls, state, user } = openApp({}, '/connect/hubspot')
-  const words = await screen.findByText(/^The last attempt to connect HubSpot has not succeeded\./)
+  const words = await screen.findByText('HubSpot is not connected.')
   await user.click(screen.getByRole('button', { name: 'Connect HubSpot' }))
   expect(assign.mock.calls).toEqual([['/api/hubspot/auth']])
   expect(calls()).toEqual(['GET /health', 'GET /api/hubspot/status'])

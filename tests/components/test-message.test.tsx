@@ -74,7 +74,7 @@ test.each([['hubspot'], ['slack']])(
   'connected to %j only, the dashboard offers no test message',
   async (connected) => {
     open(undefined, [connected])
-    await screen.findByText('No messages sent in 14 days')
+    await screen.findByText('No message yet.')
     await settle()
     expect(screen.queryByText(/test message/)).not.toBeInTheDocument()
   },

@@ -45,7 +45,7 @@ for (const { chat, allow, link, colorScheme } of [
     await button(page, allow).click()
     await saveRules(page, 'a deal stage changes', 'a deal is signed or closed')
 
-    const deals = await openTab(page, 'Open its deals')
+    const deals = await openTab(page, 'Open the Pipedrive deals')
     await expectFine(deals)
     await deals.getByLabel('Stage of Acme renewal').selectOption('Negotiation')
     await button(deals, 'Move Acme renewal').click()

@@ -28,7 +28,7 @@ test.describe('on a phone, by touch', () => {
   test('a first visit leads from the start page alone to a message in Slack', async ({ page }) => {
     await page.goto('/')
     await expect(page.getByText('Connections required')).toBeVisible()
-    await expect(page.getByText('Stand-in', { exact: true })).toHaveCount(2)
+    await expect(page.getByText('a stand-in on this server')).toHaveCount(2)
     await expectFine(page)
     await rule(page, 'a deal stage changes').tap()
     await button(page, 'Save').tap()
@@ -59,7 +59,7 @@ test.describe('on a phone, by touch', () => {
     await button(page, 'Send a test message').tap()
     await expect(page.getByText('Sent to #sales-floor.')).toBeVisible()
 
-    const tab = await openTab(page, 'Open its deals', 'tap')
+    const tab = await openTab(page, 'Open the HubSpot deals', 'tap')
     await move(tab, 'Acme renewal', 'Closed lost')
     await expectFine(tab)
     await tab.getByRole('link', { name: 'Look at the chat' }).tap()

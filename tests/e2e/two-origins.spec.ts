@@ -55,7 +55,7 @@ test('a page on another origin reaches all pages that only the backend has', {
     await connect(page, 'HubSpot', 'Slack')
     await saveRules(page, 'a deal is signed or closed')
 
-    const deals = await openTab(page, 'Open its deals')
+    const deals = await openTab(page, 'Open the HubSpot deals')
     await deals.getByLabel('Stage of Acme renewal').selectOption('Closed won')
     await button(deals, 'Move Acme renewal').click()
     await deals.getByRole('link', { name: 'Look at the chat' }).click()

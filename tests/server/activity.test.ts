@@ -117,9 +117,21 @@ describe.each(databaseKinds)('on %s', (kind) => {
       ...{ failedWhileBroken, connectFirst: ['slack'] },
     })
 
+    // Its check sends the last message again (people/checks.ts).
+    const probe = await store(userId, { state: 'pending', finishedAt: null, reason: null })
+    expect((await activity(`?ids=${probe}`)).items).toMatchObject([
+      { state: 'waiting', reason: 'it shows whether Slack works again' },
+    ])
+    await open.database.delete(deliveries).where(eq(deliveries.id, Number(probe)))
+
     outside.answerPost = () => undefined
     await backend.connectAgain(userId, { portal, team, channel })
     expect(await summary()).toMatchObject({ failedWhileBroken, connectFirst: [] })
+    // What it failed with is over.
+    const over = { reason: 'the channel is archived. Slack is connected again', isOver: true }
+    const now = await activity()
+    expect(now.items.slice(0, 3)).toMatchObject([over, over, over])
+    expect(now.items[4]).not.toHaveProperty('isOver')
     const id = before.items[2]?.id ?? ''
     expect((await Promise.all([retry(id), retry(id)])).sort()).toEqual([202, 409])
     await backend.settled()

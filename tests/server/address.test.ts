@@ -185,10 +185,10 @@ test('a double click, or Back and Connect again, posts once', async () => {
   if (last) expect((await comeBack(browser, last)).status).toBe(204)
 })
 
-test('Cancel leads back as a consent page does, and reads nothing else of the form', async () => {
+test('Cancel leads to the dashboard without a word, and reads nothing else of the form', async () => {
   const state = await begin(browser)
   const { href } = wayBack(await submit(browser, { state, address: 'x', answer: 'cancel' }))
-  expect(href).toBe(`${appUrl}/${id}/callback?state=${state}&error=access_denied`)
+  expect(href).toBe(`${appUrl}/`)
   expect(harness.calls).toEqual([])
 })
 

@@ -253,7 +253,7 @@ const dashboard: readonly Omit<State, 'address'>[] = [
         HttpResponse.json({ connected: true, account: 'Acme', channel: '#sales-floor' }),
       ),
     ),
-    shows: ['Open its deals', 'Open #sales-floor', 'acme-demo.example'],
+    shows: ['Open the HubSpot deals', 'Open #sales-floor', 'acme-demo.example'],
   },
   {
     name: 'Messages may be late',
@@ -381,10 +381,10 @@ export const states: readonly State[] = [
     ]
   }),
   {
-    name: 'Connect again',
+    name: 'Connect',
     address: '/connect/hubspot',
     backend: backend({ connected: [] }),
-    shows: 'The last attempt to connect HubSpot has not succeeded.',
+    shows: 'HubSpot is not connected.',
   },
   {
     name: 'Connected after all',
@@ -430,7 +430,7 @@ export const states: readonly State[] = [
     address: '/activity',
     backend: () =>
       createBackend({ person: 'nobody', features: ['activity', 'activity-search'] }).handlers,
-    shows: 'You are signed out. Connect HubSpot on the dashboard to see your messages.',
+    shows: 'Connect HubSpot on the dashboard to see your messages.',
   },
   {
     name: 'Activity: nothing has happened',
