@@ -27,7 +27,8 @@ import {
 import { hstsOf, safetyHeaders } from './http/safety-headers.ts'
 import { endWorkers } from './page/end-worker.ts'
 import { type Dashboard, serveDashboard } from './page/serve.ts'
-import { isAddressId, providerIds, standInPages, usedOf } from './providers/registry.ts'
+import { isAddressId, providerIds, usedOf } from './providers/registry.ts'
+import { standInPaths } from './settings/providers.ts'
 import { shared } from './watch/watch.ts'
 
 /** The whole backend as a function from request to answer. It opens no port and no file. */
@@ -37,8 +38,7 @@ export function createApp(
 ): Hono {
   const { appUrl, database, limits, log } = context
   const app = new Hono()
-  // The contact form is a stand-in beside real providers, too. It says that it sends nothing.
-  const standIns = { 'contact-form': '/sandbox/contact-form', ...standInPages(context.providers) }
+  const standIns = standInPaths(context)
 
   app.use(safetyHeaders(hstsOf(context)))
   app.use(endWorkers)

@@ -12,6 +12,7 @@ import {
   providerIds,
   standInPages,
 } from '../server/providers/registry.ts'
+import { standInPaths } from '../server/settings/providers.ts'
 import type { Addresses } from '../server/settings/settings.ts'
 import { createStandInByAddress, type StandInChat } from './by-address.ts'
 import { createContactForm } from './contact-form.ts'
@@ -65,7 +66,9 @@ export function createSandbox({ appUrl, apiUrl, providers }: Addresses): Hono {
   for (const script of ['channel.js', 'deals.js']) {
     sandbox.get(`/${script}`, file(script, 'text/javascript; charset=utf-8'))
   }
-  sandbox.route('/contact-form', createContactForm())
+  if ('contact-form' in standInPaths({ appUrl, providers })) {
+    sandbox.route('/contact-form', createContactForm())
+  }
   for (const id of providerIds.filter((id) => providers[id].standIn)) {
     const site = { id, appUrl, pages }
     sandbox.use(`/${id}/*`, toStandIn(apiUrl), async (c, next) => {

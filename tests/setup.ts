@@ -4,7 +4,23 @@ import { afterAll, afterEach, beforeAll, beforeEach, vi } from 'vitest'
 import { callsEnd } from './clock.ts'
 import { server } from './msw/server.ts'
 
-configure({ asyncUtilTimeout: 3000 })
+/** Not the whole DOM, which takes 500 lines: what one can use on the page, and how its text begins. */
+function getElementError(message: string | null, container: Element): Error {
+  const [what = ''] = (message ?? '').split('\n\n')
+  const usable = container.querySelectorAll(
+    'h1, h2, a, :is(button, input, select, textarea):enabled',
+  )
+  const named = Array.from(usable, (each) => {
+    const name = each.getAttribute('aria-label') ?? each.closest('label')?.textContent
+    return `${each.localName} ${name ?? each.textContent}`
+  })
+  const text = (container.textContent ?? '').slice(0, 400)
+  const error = new Error(`${what}\n\nOn the page: ${named.join(' | ')}\n\nIts text: ${text}`)
+  Error.captureStackTrace(error, getElementError)
+  return error
+}
+
+configure({ asyncUtilTimeout: 3000, getElementError })
 
 // happy-dom has no confirm. A test that expects the question mocks the answer.
 window.confirm = (question) => {

@@ -1,7 +1,8 @@
 import { parseArgs, styleText } from 'node:util'
 import { lackOfMemory } from '../database/memory.ts'
+import { isLoopback } from '../http/origin.ts'
 import { doctors } from '../providers/doctors.ts'
-import { type Finding, right, warning } from '../providers/provider-doctor.ts'
+import { type Finding, note, warning } from '../providers/provider-doctor.ts'
 import { addressIds, named, oauthIds, registry, settingOf, usedOf } from '../providers/registry.ts'
 import { loadEnvironment, readOutside } from '../settings/environment.ts'
 import { endWithReader, shownError } from '../settings/open-errors.ts'
@@ -28,6 +29,7 @@ Exit code: 0 if nothing is wrong, 1 if something is, 2 for wrong usage.`
 
 const signs = {
   right: styleText('green', '✓'),
+  note: styleText('blue', 'i'),
   warning: styleText('yellow', '!'),
   wrong: styleText('red', '✗'),
 } satisfies Record<Finding['kind'], string>
@@ -52,9 +54,10 @@ async function run(): Promise<number> {
   const settings = parseEnv(request.command === 'check' ? process.env : forManifests)
   const addresses = settings.addressesAt(settings.port)
   if (request.command === 'check') return await examine(settings, addresses)
-  const written = await writeManifests(addresses, request)
+  const { written, isNeeded } = await writeManifests(addresses, request)
   for (const path of written) console.log(`wrote ${path}`)
-  if (written.length === 0) console.log(`The files in ${request.folder} are right already.`)
+  if (!isNeeded) console.log('None of your services needs such a file (docs/connecting.md).')
+  else if (written.length === 0) console.log(`The files in ${request.folder} are right already.`)
   return 0
 }
 
@@ -109,6 +112,11 @@ async function* check(
   const { VITE_CONTACT_FORM_URL: form, VITE_CONTACT_FORM_ORIGINS: origins = '' } = process.env
   const formUrl = URL.parse(form?.trim() ?? '', addresses.appUrl)
   if (form?.trim() && formUrl !== null) yield await checkContactForm(formUrl, origins)
+  else if (standIns.length === 0 && !isLoopback(new URL(addresses.appUrl).hostname)) {
+    yield warning(
+      'The page /contact has no form. Set VITE_CONTACT_FORM_URL, and build the dashboard again.',
+    )
+  }
   for (const id of usedOf(providers, oauthIds)) {
     // A stand-in needs neither a public address nor credentials.
     if (standIns.includes(id)) continue
@@ -118,7 +126,7 @@ async function* check(
     const { origins, standIn } = providers[id]
     const places = standIn ? [...origins, 'its stand-in on this server'] : origins
     const text = `${registry[id].name} needs no app. Addresses of webhooks are taken at ${listed(places)}.`
-    yield standIn ? warning(text) : right(text)
+    yield standIn ? warning(text) : note(text)
   }
 }
 
@@ -127,9 +135,9 @@ function outside(): Finding[] {
   const { proxies, direct, authorities } = readOutside(process.env)
   const findings = Object.entries(proxies).map(([name, url]) => {
     const { protocol, host } = new URL(url)
-    return right(`${name} is ${protocol}//${host}. Calls to these hosts do without: ${direct}.`)
+    return note(`${name} is ${protocol}//${host}. Calls to these hosts do without: ${direct}.`)
   })
   if (authorities === undefined) return findings
   const text = `NODE_EXTRA_CA_CERTS is ${authorities}, whose authorities count, too.`
-  return [...findings, right(text)]
+  return [...findings, note(text)]
 }

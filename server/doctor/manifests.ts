@@ -30,11 +30,11 @@ interface Request {
   force: boolean
 }
 
-/** @returns the paths of the files that it wrote. @throws Error that says what to do, before it writes anything. */
+/** @returns the paths of the files that it wrote, and whether any is needed. @throws Error that says what to do, before it writes anything. */
 export async function writeManifests(
   addresses: Addresses,
   { folder, distribution, force }: Request,
-): Promise<string[]> {
+): Promise<{ written: string[]; isNeeded: boolean }> {
   const { appUrl, apiUrl, providers } = addresses
   const ids = usedOf(providers, oauthIds)
   for (const [name, url] of Object.entries({ APP_URL: appUrl, API_URL: apiUrl })) {
@@ -65,7 +65,7 @@ export async function writeManifests(
     await mkdir(dirname(path), { recursive: true })
     await writeFile(path, text)
   }
-  return different.map(({ path }) => path)
+  return { written: different.map(({ path }) => path), isNeeded: files.length > 0 }
 }
 
 /**

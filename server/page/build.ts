@@ -34,7 +34,7 @@ export async function readBuiltPage(
   }
   const built = v.parse(buildInfo, JSON.parse(await readFile(path, 'utf8')))
   assertSettingsOf(built)
-  return { folder, policy: pagePolicy(built) }
+  return { folder, policy: pagePolicy(built), contactFormUrl: built.contactFormUrl }
 }
 
 /** Without what the build leaves out of a list or at the end of an address. */

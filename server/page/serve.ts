@@ -10,6 +10,8 @@ export interface Dashboard {
   /** The folder of the build. It has an index.html, and compressed copies beside its files. */
   folder: string
   policy: string
+  /** The address of the form on the page /contact. */
+  contactFormUrl?: string
 }
 
 /** What configures the server and other hosts (build/security.ts), and the compressed copies. */

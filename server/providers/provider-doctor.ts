@@ -7,12 +7,13 @@ import { type CrmId, type DealProperty, type OAuthId, registry, settingOf } from
  * is in it only as a code or as part of a URL, because a terminal would obey control characters.
  */
 export interface Finding {
-  /** `warning`: Dealbell works, but not as a user may expect. */
-  kind: 'right' | 'warning' | 'wrong'
+  /** `warning`: Dealbell works, but not as a user may expect. `note`: nothing was checked. */
+  kind: 'right' | 'note' | 'warning' | 'wrong'
   text: string
 }
 
 export const right = (text: string): Finding => ({ kind: 'right', text })
+export const note = (text: string): Finding => ({ kind: 'note', text })
 export const warning = (text: string): Finding => ({ kind: 'warning', text })
 export const wrong = (text: string): Finding => ({ kind: 'wrong', text })
 

@@ -20,6 +20,7 @@ import {
   providerIds,
   registry,
   settingOf,
+  standInPages,
 } from '../providers/registry.ts'
 import {
   clientVariables,
@@ -199,4 +200,20 @@ function oauthSettings(
     ...(isCrmId(id) && { webhookUrl: `${publicUrl}/webhooks/${id}` }),
     ...(isChatId(id) && { mentionOwners }),
   }
+}
+
+/**
+ * The path of the first page of each stand-in, by what it plays. The contact form is one of them where everything is only
+ * tried: a visitor of a public server would believe that somebody reads it.
+ */
+export function standInPaths({
+  appUrl,
+  providers,
+}: {
+  appUrl: string
+  providers: Readonly<Record<ProviderId, { standIn: boolean }>>
+}): Record<string, string> {
+  const pages = standInPages(providers)
+  const isTried = Object.keys(pages).length > 0 || isLoopback(new URL(appUrl).hostname)
+  return { ...(isTried && { 'contact-form': '/sandbox/contact-form' }), ...pages }
 }

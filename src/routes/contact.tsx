@@ -14,9 +14,9 @@ const sandbox = `allow-forms allow-scripts${isForeign ? ' allow-same-origin' : '
 
 function ContactPage() {
   const { standIns } = useHealth().data ?? {}
-  // No other backend answers at the default address. On the page's own origin, a proxy may.
+  // No other backend answers at the default address. On the page's own origin, a proxy may if the backend says nothing of it.
   const isMissing =
-    config.apiUrl !== '' &&
+    (config.apiUrl !== '' || standIns !== undefined) &&
     config.contactFormUrl === standInFormAt(config.apiUrl) &&
     standIns?.['contact-form'] === undefined
 

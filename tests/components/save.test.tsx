@@ -33,7 +33,7 @@ import {
 test.each([
   ['is back on Save', undefined],
   ['stays where the user has moved it', closedBox],
-])('after a save, the focus %s', async (_where, moveTo) => {
+])('the button reads Saving… until the answer, and then the focus %s', async (_where, moveTo) => {
   const { user } = openApp({ connected: both() })
   const answer = holdSaving()
   await tickAndSave(user)

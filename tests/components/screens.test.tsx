@@ -65,6 +65,13 @@ test('/contact shows its text, the form in a frame, and a link for users who can
   expect(calls()).toEqual(['GET /health'])
 })
 
+test('/contact shows no form that a backend on the same origin does not have', async () => {
+  openApp({}, '/contact')
+  server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok', standIns: {} })))
+  await screen.findByText(/^This site has no contact form yet\./)
+  expect(screen.queryByTitle('Contact form')).not.toBeInTheDocument()
+})
+
 test('/connect/hubspot, opened without an attempt, says the status and offers to connect', async () => {
   const assign = vi.spyOn(window.location, 'assign').mockImplementation(() => {})
   const { calls, state, user } = openApp({}, '/connect/hubspot')

@@ -52,7 +52,14 @@ test.describe('on a phone, by touch', () => {
     // The tick came along, without a question.
     await expect(page.getByText('Unsaved changes')).toBeVisible()
     await expect(rule(page, 'a deal stage changes')).toBeChecked()
+    const saving = Promise.withResolvers<void>()
+    await page.route('**/api/notifications/rules', async (route) => {
+      await saving.promise
+      await route.continue()
+    })
     await button(page, 'Save').tap()
+    await expect(button(page, 'Saving…')).toBeDisabled()
+    saving.resolve()
     await expect(page.getByText('✅ Rules saved successfully!')).toBeInViewport()
     await expect(page.getByRole('link', { name: 'Open #sales-floor' })).toBeVisible()
     await expectFine(page)

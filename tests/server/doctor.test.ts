@@ -124,9 +124,9 @@ describe('npm run doctor', () => {
     const { code, lines } = await doctor(env)
     const local = 'localhost,127.0.0.1,[::1]'
     expect(lines).toEqual([
-      `✓ HTTPS_PROXY is http://127.0.0.1:9. Calls to these hosts do without: ${local}.`,
-      `✓ HTTP_PROXY is http://127.0.0.1:9. Calls to these hosts do without: ${local}.`,
-      `✓ NODE_EXTRA_CA_CERTS is ${certificate}, whose authorities count, too.`,
+      `i HTTPS_PROXY is http://127.0.0.1:9. Calls to these hosts do without: ${local}.`,
+      `i HTTP_PROXY is http://127.0.0.1:9. Calls to these hosts do without: ${local}.`,
+      `i NODE_EXTRA_CA_CERTS is ${certificate}, whose authorities count, too.`,
       `! The dashboard answers at APP_URL (${APP_URL}), which only this machine can open. The redirect URLs of the apps are ${APP_URL}/hubspot/callback and ${APP_URL}/slack/callback.`,
       `✓ /health and /ready answer at ${API_URL}, without a sign-in.`,
       `✓ Webhooks arrive at ${API_URL}/webhooks/hubspot, and their signature is valid.`,
@@ -204,7 +204,7 @@ describe('npm run doctor', () => {
       },
       says: [
         `✓ Webhooks arrive at ${API_URL}/webhooks/hubspot, and their signature is valid.`,
-        `✓ HTTPS_PROXY is http://127.0.0.1:${closedPort}. Calls`,
+        `i HTTPS_PROXY is http://127.0.0.1:${closedPort}. Calls`,
         `✗ HubSpot does not answer at https://provider.example: no program listens at 127.0.0.1:${closedPort}. Let`,
         `✗ Slack does not answer at https://provider.example: no program listens at 127.0.0.1:${closedPort}. Let`,
       ],
@@ -315,8 +315,8 @@ describe('npm run doctor', () => {
         `✓ Webhooks arrive at ${path}, and their password is valid.`,
         '✓ Pipedrive accepts client id and secret.',
         `✓ Pipedrive can tell at ${APP_URL}/pipedrive/callback that a user has uninstalled the app.`,
-        `✓ The app at Pipedrive (Developer Hub) needs the callback URL ${APP_URL}/pipedrive/callback`,
-        `✓ The app at Pipedrive needs these scopes, and no others: ${scopes}.`,
+        `i The app at Pipedrive (Developer Hub) needs the callback URL ${APP_URL}/pipedrive/callback`,
+        `i The app at Pipedrive needs these scopes, and no others: ${scopes}.`,
       ])
       expect(code).toBe(0)
     })
@@ -414,7 +414,7 @@ test('npm run doctor says which addresses of webhooks are taken', async () => {
   expect(real.lines).toContainEqual(
     expect.stringMatching('^✗ APP_URL is .*, but HubSpot redirects only to https'),
   )
-  expect(real.lines.at(-1)).toBe(`✓ ${says} https://*.environment.api.powerplatform.com.`)
+  expect(real.lines.at(-1)).toBe(`i ${says} https://*.environment.api.powerplatform.com.`)
 })
 
 test.each([
@@ -469,6 +469,18 @@ describe('npm run doctor -- manifests', () => {
     })
   })
 
+  test('says that Pipedrive and a chat by address need no file', async () => {
+    const used = {
+      ...{ APP_URL: 'https://bell.example.com', VITE_CRM_NAME: 'Pipedrive' },
+      VITE_CHAT_NAME: 'Microsoft Teams',
+    }
+    const { code, lines } = await doctor(used, 'manifests', await newFolder())
+    expect([code, ...lines]).toEqual([
+      0,
+      'None of your services needs such a file (docs/connecting.md).',
+    ])
+  })
+
   test('writes files only for apps that are used', async () => {
     const to = await newFolder()
     const used = { ...env, VITE_CHAT_NAME: 'Microsoft Teams' }
@@ -520,6 +532,6 @@ describe('npm run doctor -- manifests', () => {
     expect(await readFile(kept, 'utf8')).toBe('mine')
     // The folder itself may be a link: its user has named it.
     await symlink(mine, join(shared, 'apps'))
-    expect(await write(join(shared, 'apps'))).toHaveLength(4)
+    expect((await write(join(shared, 'apps'))).written).toHaveLength(4)
   })
 })

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, test, vi } from 'vitest'
 import { lookBackMs } from '../../server/relay/search/search.ts'
+import { standInPaths } from '../../server/settings/providers.ts'
 import { parseEnv } from '../../server/settings/settings.ts'
 import { createSandbox } from '../../stand-ins/sandbox.ts'
 import { StandInTokens } from '../../stand-ins/tokens.ts'
@@ -237,7 +238,7 @@ describe('the stand-in Slack', () => {
   })
 })
 
-test('with real accounts there is no stand-in but the contact form’s', async () => {
+test('with real accounts there is no stand-in but the contact form’s, and at a public address not even that', async () => {
   const hubspot = { HUBSPOT_CLIENT_ID: 'a', HUBSPOT_CLIENT_SECRET: 'b' }
   const slack = { SLACK_CLIENT_ID: 'c', SLACK_CLIENT_SECRET: 'd' }
   const statusesWith = async (env: Fields) => {
@@ -246,6 +247,9 @@ test('with real accounts there is no stand-in but the contact form’s', async (
     return Promise.all(paths.map(async (path) => (await sandbox.request(path)).status))
   }
   expect(await statusesWith({ ...hubspot, ...slack })).toEqual([200, 404, 404])
+  const publicly = { ...hubspot, ...slack, APP_URL: 'https://bell.example.com' }
+  expect(await statusesWith(publicly)).toEqual([404, 404, 404])
+  expect(standInPaths(parseEnv(publicly).addressesAt(3000))).toEqual({})
   expect(await statusesWith({ ...hubspot, ALLOW_STAND_INS: 'true' })).toEqual([200, 404, 400])
 })
 

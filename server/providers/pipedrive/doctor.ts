@@ -3,8 +3,8 @@ import {
   checkClient,
   checkUninstalls,
   checkWebhook,
+  note,
   type ProviderDoctor,
-  right,
 } from '../provider-doctor.ts'
 import { calls, codeIn } from './http.ts'
 import { webhookPassword } from './webhook.ts'
@@ -35,9 +35,9 @@ export const pipedriveDoctor: ProviderDoctor = {
       }),
     ({ redirectUrl }) => checkUninstalls('pipedrive', redirectUrl),
     async ({ redirectUrl }) =>
-      right(`The app at Pipedrive (Developer Hub) needs the callback URL ${redirectUrl}`),
+      note(`The app at Pipedrive (Developer Hub) needs the callback URL ${redirectUrl}`),
     async () =>
-      right(`The app at Pipedrive needs these scopes, and no others: ${scopes.join(', ')}.`),
+      note(`The app at Pipedrive needs these scopes, and no others: ${scopes.join(', ')}.`),
   ],
   // The Developer Hub takes no file.
   files: () => ({}),
