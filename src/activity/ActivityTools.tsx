@@ -16,7 +16,7 @@ const states = [undefined, ...activityStates]
 const stateNames = { sent: 'Sent', waiting: 'Waiting', failed: 'Failed', skipped: 'Skipped' }
 
 const segment =
-  'flex min-h-9 items-center justify-center gap-x-1 px-1 text-sm font-semibold text-muted whitespace-nowrap hover:text-ink max-sm:min-h-12 max-sm:flex-col max-sm:text-xs max-[22.5rem]:text-[0.6875rem] pointer-coarse:min-h-12'
+  'flex min-h-9 items-center gap-x-1 px-3 text-sm font-semibold text-muted whitespace-nowrap hover:text-ink max-sm:min-h-12 max-sm:flex-col max-sm:justify-center max-sm:px-1 max-sm:text-xs max-[22.5rem]:text-[0.6875rem] pointer-coarse:min-h-12'
 const chosen =
   'aria-[current=page]:bg-accent aria-[current=page]:text-on-accent aria-[current=page]:hover:text-on-accent'
 // By default, a box in the colour of the page covers the text.

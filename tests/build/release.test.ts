@@ -144,6 +144,13 @@ test('the containers build the dashboard with the same settings as the release',
   for (const file of ['Containerfile', 'compose.yaml']) {
     expect(settings(await read(file)), file).toEqual(names)
   }
+  // What compose.yaml sets or reads is a setting of the server, or of the image of PostgreSQL.
+  const known = new Set((await read('.env.example')).match(/\b[A-Z][A-Z_]+(?==)/g))
+  const set = (await read('compose.yaml')).match(/\b[A-Z]+(?:_[A-Z]+)*(?=: |[:}]-|:\?)/g) ?? []
+  expect(set.length).toBeGreaterThan(10)
+  expect(
+    set.filter((name) => !known.has(name) && !/^POSTGRES_(USER|PASSWORD)$/.test(name)),
+  ).toEqual([])
 })
 
 test('a command of root runs as the unit of systemd does that starts the release, and else as it is', async () => {

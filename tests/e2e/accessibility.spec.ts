@@ -199,7 +199,7 @@ const smallTargets = (page: Page, size: number) =>
 
 const places = [
   'First visit: nothing connected, no rules',
-  'Connect again',
+  'Connect',
   'Service Unavailable',
   'An example of a message',
   'Summary and preview cannot be loaded',

@@ -102,7 +102,7 @@ async function uninstallAndInstall(page: Page, deals: Page) {
   await button(deals, 'Install for Ada Admin from the Marketplace').click()
   await expect(deals.getByRole('heading', { name: 'Connect Pipedrive' })).toBeVisible()
   await expect(
-    deals.getByText(/It was begun at Pipedrive, not in Dealbell\. Connect/),
+    deals.getByText(/It was begun at Pipedrive, not in Dealbell\. To finish it, press Connect/),
   ).toBeVisible()
   await connectPipedrive(deals)
   await deals.goto('/sandbox/pipedrive/deals')

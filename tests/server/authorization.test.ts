@@ -86,7 +86,7 @@ describe.each([
 
     test('without a state, as after an installation from a marketplace: the page says what to do', async () => {
       const params = new URLSearchParams({ code: '1' })
-      const message = `It was begun at ${name}, not in Dealbell. Connect ${name} here to finish it.`
+      const message = `It was begun at ${name}, not in Dealbell. To finish it, press Connect in Dealbell.`
       const answer = await expectRefused(params, message, 'exchange_refused')
       // With this header, the page would say that cookies are missing.
       expect(answer.headers.get('Dealbell-Person')).toBeNull()
