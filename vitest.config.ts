@@ -3,15 +3,17 @@ import { defineConfig } from 'vitest/config'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 import { newSeed } from './tests/seed.ts'
 
-// These tests start processes and builds, and take minutes. `npm test` runs them.
-const slow = ['tests/build/build.test.ts', 'tests/server/build.test.ts']
+// This test makes a build. `npm test` runs it.
+const slow = ['tests/server/build.test.ts']
 // These tests take longer, need programs that npm ci does not install, or use new random values at
 // each run. Only `npm run test:all` runs them.
 const testAllOnly = [
+  'tests/build/build.test.ts',
   'tests/build/extending.test.ts',
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
   'tests/build/release.test.ts',
+  'tests/relay/alone.test.ts',
   'tests/relay/catch-up.test.ts',
   'tests/relay/crash.test.ts',
   'tests/relay/digest.test.ts',
@@ -22,6 +24,7 @@ const testAllOnly = [
   'tests/relay/malformed.test.ts',
   'tests/relay/mention.test.ts',
   'tests/relay/pgbouncer.test.ts',
+  'tests/relay/pipedrive.test.ts',
   'tests/relay/preview.test.ts',
   'tests/relay/processes.test.ts',
   'tests/relay/tries.test.ts',
@@ -34,9 +37,12 @@ const testAllOnly = [
   'tests/server/doctor.test.ts',
   'tests/server/full-disk.test.ts',
   'tests/server/memory.test.ts',
+  'tests/server/migrate.test.ts',
   'tests/server/power-cut.test.ts',
   'tests/server/process.test.ts',
   'tests/server/setting-problems.test.ts',
+  'tests/server/subscription.test.ts',
+  'tests/simulation/crowd.test.ts',
 ]
 const runsAll = process.env.TEST_ALL === '1'
 const left = {

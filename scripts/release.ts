@@ -1,6 +1,7 @@
 // `npm run release` writes release/dealbell-VERSION and the same as a .tar.gz: the built page, the server as
 // a few files, and PGlite. It needs neither npm nor node_modules. With `-- --with-node` it contains this Node too.
 import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import {
   chmod,
@@ -13,7 +14,7 @@ import {
   stat,
   writeFile,
 } from 'node:fs/promises'
-import { dirname, join, relative, sep } from 'node:path'
+import { basename, dirname, join, relative, sep } from 'node:path'
 import { parseArgs } from 'node:util'
 import { PGlite } from '@electric-sql/pglite'
 import { build, type Plugin } from 'vite'
@@ -83,6 +84,11 @@ run('chmod', '-R', 'u=rwX,go=rX', release)
 const archive = `${release}.tar.gz`
 const byRoot = isGnuTar() ? ['--owner=0', '--group=0'] : ['--uid=0', '--gid=0']
 run('tar', ...byRoot, '--numeric-owner', '-czf', archive, '-C', to, name)
+const sha256 = createHash('sha256')
+  .update(await readFile(archive))
+  .digest('hex')
+// As `sha256sum --check` reads it.
+await writeFile(`${archive}.sha256`, `${sha256}  ${basename(archive)}\n`)
 console.log(`${release}: ${inMegabytes(await sizeOf(release))}`)
 console.log(`${archive}: ${inMegabytes((await stat(archive)).size)}`)
 

@@ -1,4 +1,4 @@
-// `npm test` runs the main tests, in two to nine minutes. `npm run test:all` runs every test.
+// `npm test` runs the main tests, in two to five minutes. `npm run test:all` runs every test.
 // Both run Vitest once, and then Playwright.
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'

@@ -1,11 +1,10 @@
-// `npm run bench -- relay|load|soak|pipedrive|start` measures one part of the product. docs/performance.md explains the figures.
+// `npm run bench -- relay|load|soak|start` measures one part of the product. docs/performance.md explains the figures.
 import { argv, exit } from 'node:process'
 
 const parts: Readonly<Record<string, () => Promise<unknown>>> = {
   relay: () => import('./relay.ts'),
   load: () => import('./load.ts'),
   soak: () => import('./soak.ts'),
-  pipedrive: () => import('./pipedrive.ts'),
   start: () => import('./start.ts'),
 }
 

@@ -110,6 +110,8 @@ test('a release contains what the server needs, and no tool of the development',
 })
 
 test('the tarball belongs to root, and everybody may read it', () => {
+  const sums = spawnSync('sha256sum', ['--check', `${archive}.sha256`], { cwd: folder })
+  expect(sums.status ?? 'no sha256sum').not.toBe(1)
   const { stdout } = spawnSync('tar', ['-tvzf', archive, '--numeric-owner'], { encoding: 'utf8' })
   const lines = stdout.trim().split('\n')
   expect(lines.length).toBeGreaterThan(50)

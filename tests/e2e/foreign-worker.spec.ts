@@ -32,7 +32,7 @@ function openProject(workerPath: string): Server {
 const paths = ['/static/js/worker.js', '/service-worker.js @all', '/api/worker @all']
 for (const path of paths) {
   const workerPath = path.replace(' @all', '')
-  test(`a service worker of another project ends at the first visit: ${path}`, async ({
+  test(`a service worker of another project ends at the first visit: ${path} @all`, async ({
     page,
     server,
   }) => {

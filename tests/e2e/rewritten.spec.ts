@@ -46,7 +46,7 @@ const changes: Record<string, (html: string) => string> = {
     ),
 }
 for (const [name, change] of Object.entries(changes)) {
-  test(`the page starts in spite of ${name}, without a word about it`, async ({ page }) => {
+  test(`the page starts in spite of ${name}, without a word about it @all`, async ({ page }) => {
     await rewrite(page, change)
     await page.goto('/')
     await expect(page.getByRole('heading', heading)).toBeVisible()
@@ -64,7 +64,7 @@ for (const [name, change] of Object.entries<(html: string) => string>({
   'changes the script itself': (html) => html.replaceAll(/\/assets\/(index|boot)/g, '/no/$1'),
   'lets only the boot script run': (html) => html.replace('type="module"', 'type="text/plain"'),
 })) {
-  test(`if the scripts do not run, a sentence says so within ten seconds, and not before eight: a proxy that ${name}`, async ({
+  test(`if the scripts do not run, a sentence says so within ten seconds, and not before eight: a proxy that ${name} @all`, async ({
     page,
   }) => {
     await rewrite(page, change)

@@ -175,7 +175,7 @@ const said = pairs.flatMap(([from, to]): [ChatMessage, string[][]][] => {
 })
 
 for (const [chat, show] of Object.entries(chats)) {
-  test(`names from right to left do not change places in a message of ${chat}`, async ({
+  test(`names from right to left do not change places in a message of ${chat} @all`, async ({
     page,
   }) => {
     await page.setViewportSize({ width: 1280, height: 900 })

@@ -7,11 +7,12 @@ import { SimulatedDatabase } from './database.ts'
 import { explain } from './explain.ts'
 import { simulate } from './simulate.ts'
 
+const runsAll = process.env.TEST_ALL === '1'
 /** For each CRM. A quiet processor plays each in about a second. */
-const fixedSeeds = 20
+const fixedSeeds = runsAll ? 20 : 4
 /** Only `npm run test:all` plays these, and others at each run. */
 const newSeeds = 50
-/** Seeds that have failed once. */
+/** Seeds that have failed once. Only `npm run test:all` plays them. */
 const failed: Record<CrmId, readonly number[]> = {
   hubspot: [
     341, 359, 1044, 1114, 1144, 2787, 3043, 357275833, 363985816, 410002088, 420001286, 2000998,
@@ -32,14 +33,11 @@ async function play(seeds: readonly number[], crm?: CrmId): Promise<void> {
 }
 const from = (first: number, count: number) => Array.from({ length: count }, (_, at) => first + at)
 
-test.each(crmIds)(
-  'no promise is broken with fixed seeds, and with those that have failed once: %s',
-  async (crm) => {
-    await play([...failed[crm], ...from(1, fixedSeeds)], crm)
-  },
-)
+test.each(crmIds)('no promise is broken with fixed seeds: %s', async (crm) => {
+  await play([...(runsAll ? failed[crm] : []), ...from(1, fixedSeeds)], crm)
+})
 
-test.runIf(process.env.TEST_ALL === '1')('no promise is broken with new seeds', async () => {
+test.runIf(runsAll)('no promise is broken with new seeds', async () => {
   await play(from(newSeed(fixedSeeds + 1), newSeeds))
 })
 
