@@ -54,7 +54,7 @@ export function Connection({
             ) : (
               <span>{isConnected ? 'Connected' : 'Not connected'}</span>
             )}
-            <Fact>{isStandIn && !isBroken && 'a stand-in on this server'}</Fact>
+            <Fact>{isStandIn && !isBroken && 'stand-in on this server'}</Fact>
             {isConnected && (account || channel) && (
               <span className="names">
                 <Fact>{account && <bdi>{account}</bdi>}</Fact>

@@ -253,7 +253,7 @@ const dashboard: readonly Omit<State, 'address'>[] = [
         HttpResponse.json({ connected: true, account: 'Acme', channel: '#sales-floor' }),
       ),
     ),
-    shows: ['Open the HubSpot deals', 'Open #sales-floor', 'a stand-in on this server'],
+    shows: ['Open the HubSpot deals', 'Open #sales-floor', 'stand-in on this server'],
   },
   {
     name: 'Messages may be late',
