@@ -29,8 +29,8 @@ function Notice() {
   )
   const old = 'The connections below may be out of date.'
   return (
-    // It is always there, because screen readers announce only what changes in it.
     <>
+      {/* It is always there, because screen readers announce only what changes in it. */}
       <div role="status" className="col-span-full flex flex-col gap-2 text-bad empty:absolute">
         {reach === 'offline' && <p>{`You are offline. ${old}`}</p>}
         {reach === 'unanswered' && haveFailed && <p>{`The server could not be reached. ${old}`}</p>}
