@@ -49,6 +49,8 @@ await buildServer()
 await copy('server/database/migrations')
 await copy('stand-ins', (path) => !path.endsWith('.ts'))
 await copy('server/api/address-page.css')
+// docs/extending.md links it.
+await copy('server/providers/addresses.md')
 await copy('contract/colours.css')
 for (const each of [
   'LICENSE',
