@@ -44,6 +44,8 @@ export interface Run {
 const restMs = 30 * minute
 /** Long after the last fault, what a search finds is told within this time. */
 const toldMs = 5 * minute
+/** After the longest of `failsUntil`, a message has its next try within this time. */
+const nextTryMs = 10 * minute
 /** A run with fewer messages may miss a kind of statement by chance. */
 const fewPosts = 8
 /** How often the run is looked at. */
@@ -121,6 +123,14 @@ async function play({
         'only' in fault && fault.only === channel ? time.startMs + fault.at + fault.forMs : 0,
       ),
     )
+  /** Until when messages about some deals fail. Their next try may be as long after it as they have failed, and longer. */
+  const failsUntil = Math.max(
+    ...faults.map((fault) =>
+      'deals' in fault && fault.how !== 'fails at a changelog'
+        ? time.startMs + fault.at + fault.forMs
+        : 0,
+    ),
+  )
   const pausedUntil = () => Math.max(0, ...world.pauses.map(({ until }) => until))
   try {
     let end = Number.POSITIVE_INFINITY
@@ -138,7 +148,7 @@ async function play({
         }
       }
       const calm = Math.max(calmFrom(), time.startMs + (plan.searchMs ?? 0), pausedUntil())
-      end = calm + (plan.searchesAtStart ? restMs : toldMs)
+      end = Math.max(calm + (plan.searchesAtStart ? restMs : toldMs), failsUntil + nextTryMs)
       // Long waits need no short polls.
       const isDown = faults.includes(outage) && sinceMs > plan.endMs + 20 * second
       const isWaiting =

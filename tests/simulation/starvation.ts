@@ -34,7 +34,7 @@ export function createStarvationCheck({ time, plan, database }: Played, isCalm: 
                 ) as is_free
          from deliveries join deal_events on deal_events.id = event_id
          where state = 'pending' and not (
-           deal_id = any($1::text[]) and attempts > 0 and reason <> all($2::text[]) is true
+           deal_id = any($1::text[]) and attempts > 0 and (alone or reason <> all($2::text[]) is true)
            and (sending_until > now() and sending_until <= now() + interval '30 seconds') is not true
          ) order by channel, user_id, deliveries.occurred_at, deliveries.id
        ) as first join channels on channels.id = channel
