@@ -14,7 +14,7 @@ import { createVault, keyFromFolder } from './people/vault.ts'
 import { isAddressId, mainSettingOf, providerIds, registry } from './providers/registry.ts'
 import { openDatabase } from './settings/open-database.ts'
 import { dataDirError, listenError } from './settings/open-errors.ts'
-import { standInPaths } from './settings/providers.ts'
+import { standInForm, standInPaths } from './settings/providers.ts'
 import { loopback, type Settings } from './settings/settings.ts'
 import { logLinesLost, watchProcess } from './watch/metrics.ts'
 
@@ -134,8 +134,7 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
         : `${name} is a stand-in: set ${mainSettingOf(id)} for the real one.`,
     )
   }
-  const formPath = '/sandbox/contact-form'
-  if (dashboard?.contactFormUrl === formPath && !('contact-form' in standInPaths(addresses))) {
+  if (dashboard?.contactFormUrl === standInForm && !('contact-form' in standInPaths(addresses))) {
     console.log('The page /contact has no form: set VITE_CONTACT_FORM_URL, and build again.')
   }
   // `npm run dev` waits for this message.

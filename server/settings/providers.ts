@@ -202,6 +202,9 @@ function oauthSettings(
   }
 }
 
+/** The address of the contact form in a build that names no other one. */
+export const standInForm = '/sandbox/contact-form'
+
 /**
  * The path of the first page of each stand-in, by what it plays. The contact form is one of them where everything is only
  * tried: a visitor of a public server would believe that somebody reads it.
@@ -215,5 +218,5 @@ export function standInPaths({
 }): Record<string, string> {
   const pages = standInPages(providers)
   const isTried = Object.keys(pages).length > 0 || isLoopback(new URL(appUrl).hostname)
-  return { ...(isTried && { 'contact-form': '/sandbox/contact-form' }), ...pages }
+  return { ...(isTried && { 'contact-form': standInForm }), ...pages }
 }
