@@ -17,7 +17,6 @@ const testAllOnly = [
   'tests/relay/catch-up.test.ts',
   'tests/relay/crash.test.ts',
   'tests/relay/digest.test.ts',
-  'tests/relay/former-version.test.ts',
   'tests/relay/growth.test.ts',
   'tests/relay/locks.test.ts',
   'tests/relay/long-history.test.ts',

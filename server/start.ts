@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import project from '../package.json' with { type: 'json' }
 import { createBackend } from './backend.ts'
 import { startCleanup } from './clean/clean.ts'
 import { keepIndexes } from './database/indexes.ts'
@@ -117,8 +118,8 @@ export async function start(settings: Settings, lock: FolderLock | undefined): P
   const places = settings.hosts.map((host) => host ?? 'all addresses').join(' and ')
   console.log(
     settings.serveDashboard
-      ? `Dealbell listens on port ${port} of ${places}. Open ${addresses.appUrl}`
-      : `The server listens on http://localhost:${port}`,
+      ? `Dealbell ${project.version} listens on port ${port} of ${places}. Open ${addresses.appUrl}`
+      : `The server of Dealbell ${project.version} listens on http://localhost:${port}`,
   )
   if (settings.hosts === loopback) {
     console.log(

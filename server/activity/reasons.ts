@@ -90,8 +90,6 @@ export function doubtOf(providers: Providers, channel: string): string | null {
 /** The failures that another try may not meet. */
 const failures = (name: string): Readonly<Record<string, string>> => ({
   rate_limited: `${name} asks for a pause`,
-  // Only deliveries of earlier commits wait for this.
-  budget: `what ${name} allows in a day is nearly used up, and the rest is kept for new changes`,
   unreachable: `${name} did not answer`,
   nonsense: `${name} gave an answer that this server does not understand`,
   answer_too_large: `the answer of ${name} was too large`,

@@ -15,18 +15,15 @@ interface Connection {
   query(text: string, values?: unknown[]): Promise<{ rows: unknown[] }>
 }
 
-const hashOf = (text: string) => createHash('sha256').update(text).digest('hex')
-
 export const migrations = readMigrationFiles({
   migrationsFolder: join(import.meta.dirname, 'migrations'),
 }).map(({ sql, folderMillis }) => {
-  // Git may have written other line ends, and Drizzle's journal has the hash of the file as it was.
+  // Git may have written other line ends.
   const text = sql.join('--> statement-breakpoint').replaceAll('\r\n', '\n')
-  const hashes = [text, text.replaceAll('\n', '\r\n')].map(hashOf)
   const statements = sql.map((each) => each.replaceAll(/^\s*--.*$/gm, '').trim())
-  const hash = hashOf(text)
+  const hash = createHash('sha256').update(text).digest('hex')
   const record = `insert into dealbell_migrations (hash) values ('${hash}')`
-  return { hash, formerHashes: hashes, at: folderMillis, statements, record }
+  return { hash, at: folderMillis, statements, record }
 })
 
 const indexStatement = /^(?:create index "(\w+)" on "(\w+)"|drop index "(\w+)")/i
@@ -109,33 +106,18 @@ function inWords(error: unknown): unknown {
   // duplicate_table: this also means an index.
   if (errorCode(error) !== '42P07') return error
   return new Refused(
-    `The database has tables that Dealbell did not make: ${Object(error).message}. Give Dealbell a database of its own.`,
+    `The database has tables that this release of Dealbell has not made: ${Object(error).message}. Give it a database of its own.`,
   )
 }
 
-/** Reads which migrations the database has. Those of Drizzle's journal that are ours are copied to our own. */
+/** Reads which migrations the database has. */
 async function readJournal(connection: Connection) {
   await connection.query(
     `create table if not exists dealbell_migrations (
        hash text primary key, applied_at timestamptz not null default now())`,
   )
-  const hashesIn = async (table: string) => {
-    const { rows } = await connection.query(`select hash from ${table}`)
-    return new Set(rows.map((row) => String(Object(row).hash)))
-  }
-  const applied = await hashesIn('dealbell_migrations')
-  // It may belong to a program that shows us nothing.
-  const { rows } = await connection.query(
-    `select from pg_class join pg_namespace on pg_namespace.oid = relnamespace
-     where nspname = 'drizzle' and relname = '__drizzle_migrations'
-       and has_schema_privilege(nspname, 'usage') and has_table_privilege(pg_class.oid, 'select')`,
-  )
-  const former = rows.length > 0 ? await hashesIn('drizzle.__drizzle_migrations') : new Set()
-  for (const each of migrations) {
-    if (applied.has(each.hash) || !each.formerHashes.some((hash) => former.has(hash))) continue
-    await connection.query(each.record)
-    applied.add(each.hash)
-  }
+  const { rows } = await connection.query('select hash from dealbell_migrations')
+  const applied = new Set(rows.map((row) => Object(row).hash))
   return { pending: migrations.filter(({ hash }) => !applied.has(hash)), isNew: applied.size === 0 }
 }
 

@@ -45,33 +45,8 @@ export const sessions = pgTable(
       .references(() => users.id, { onDelete: 'cascade' }),
     createdAt: time('created_at').notNull(),
     expiresAt: time('expires_at').notNull(),
-    // Both are unused since 0.1.0. A later release drops them.
-    formerUserId: uuid('former_user_id').references(() => users.id, { onDelete: 'set null' }),
-    replacedBy: text('replaced_by'),
   },
-  (table) => [
-    index('sessions_former_user').on(table.formerUserId),
-    index('sessions_user').on(table.userId),
-  ],
-)
-
-/** Unused since 0.1.0, whose processes keep nothing of an authorization before it is complete. */
-export const authorizations = pgTable(
-  'authorizations',
-  {
-    stateHash: text('state_hash').primaryKey(),
-    sessionHash: text('session_hash')
-      .notNull()
-      .references(() => sessions.tokenHash, { onDelete: 'cascade' }),
-    provider: text('provider', { enum: providerIds }).notNull(),
-    codeVerifier: text('code_verifier').notNull(),
-    claimed: boolean('claimed').notNull().default(false),
-    expiresAt: time('expires_at').notNull(),
-  },
-  (table) => [
-    index('authorizations_session').on(table.sessionHash),
-    index('authorizations_expires').on(table.expiresAt),
-  ],
+  (table) => [index('sessions_user').on(table.userId)],
 )
 
 /** What may be used once: the state of an authorization, and the token of a browser before it is signed in. */
@@ -128,8 +103,6 @@ export const connections = pgTable(
     askAgainAt: time('ask_again_at'),
     // Until this time, one process refreshes the access token. Other processes wait.
     refreshingUntil: time('refreshing_until'),
-    // Unused since 0.1.0. A later release drops it, with its index.
-    checkedAt: time('checked_at').notNull().defaultNow(),
     // When the provider is asked next whether the connection works. Each connection has its own time of day.
     checkAt: time('check_at').notNull().default(sql`now() + random() * interval '1 day'`),
     // Somebody asks for this check, or it is under way. It does not wait behind the daily ones (checks.ts).
@@ -146,7 +119,6 @@ export const connections = pgTable(
     unique('connections_user_provider').on(table.userId, table.provider),
     index('connections_account').on(table.provider, table.accountId),
     index('connections_grant').on(table.provider, table.grantId),
-    index('connections_checked').on(table.checkedAt),
     index('connections_check').on(table.checkAsked, table.checkAt),
   ],
 )
@@ -172,8 +144,6 @@ export const dealEvents = pgTable(
     crm: text('crm', { enum: crmIds }).notNull(),
     accountId: text('account_id').notNull(),
     dealId: text('deal_id').notNull(),
-    // Unused since 0.1.0.
-    formerDealIds: text('former_deal_ids').array(),
     property: text('property', { enum: [...dealProperties, testProperty] }).notNull(),
     value: text('value').notNull(),
     // The old value as JSON: 'null' if the deal was created with the new one. Null: the deal's history must tell it.
@@ -189,10 +159,6 @@ export const dealEvents = pgTable(
     index('deal_events_received').on(table.receivedAt),
     // To find the same change, which webhook and search report with slightly different times.
     index('deal_events_same').on(table.accountId, table.dealId, table.foundBy, table.occurredAt),
-    // Unused, as its column is.
-    index('deal_events_merged')
-      .using('gin', table.formerDealIds)
-      .where(sql`found_by = 'search' and former_deal_ids is not null`),
   ],
 )
 
@@ -301,8 +267,6 @@ export const channels = pgTable(
     leasedUntil: time('leased_until'),
   },
   (table) => [
-    // Unused. A later release drops it.
-    index('channels_due').on(table.dueAt).where(sql`due_at is not null`),
     index('channels_due_first')
       .on(table.failing, table.dueAt)
       .where(sql`due_at is not null and leased_until is null`),

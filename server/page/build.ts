@@ -12,8 +12,7 @@ const buildInfoFile = '.build.json'
 const buildInfo = v.object({
   apiUrl: v.string(),
   contactFormUrl: v.string(),
-  // A build of a former version has none.
-  contactFormOrigins: v.optional(v.array(v.string()), []),
+  contactFormOrigins: v.array(v.string()),
   crmName: v.string(),
   chatName: v.string(),
 })

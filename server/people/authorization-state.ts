@@ -12,8 +12,8 @@ const sealedState = v.object({
   provider: v.string(),
   codeVerifier: v.string(),
   tokenHash: v.string(),
-  /** Whether the browser had a cookie of ours already. A state of the former release does not say. */
-  keepsCookies: v.optional(v.boolean(), true),
+  /** Whether the browser had a cookie of ours already. */
+  keepsCookies: v.boolean(),
   /** Milliseconds since 1970. */
   endsAt: v.number(),
 })

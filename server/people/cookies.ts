@@ -15,13 +15,13 @@ export interface CookieOptions {
 export function createCookies({ appUrl, encryptionKey }: CookieOptions) {
   const secure = appUrl.startsWith('https:')
   // `__Host-` stops other hosts of the same domain from planting a session (RFC 6265bis §4.1.3).
-  const formerName = secure ? '__Host-dealbell' : 'dealbell'
+  const anyName = secure ? '__Host-dealbell' : 'dealbell'
   // Browsers keep cookies by host, not by port, so each installation has a name of its own.
-  const ownName = `${formerName}-${sha256(`${appUrl} ${keyId(encryptionKey)}`).slice(0, 8)}`
+  const ownName = `${anyName}-${sha256(`${appUrl} ${keyId(encryptionKey)}`).slice(0, 8)}`
   const ranks: ((name: string) => boolean)[] = [
     (name) => name === ownName,
     (name) => name.startsWith(`${ownName}-`),
-    (name) => name === formerName || name.startsWith(`${formerName}-`),
+    (name) => name.startsWith(`${anyName}-`),
   ]
 
   function cookieOf(name: string, token: string, ageMs: number): string {
@@ -36,8 +36,7 @@ export function createCookies({ appUrl, encryptionKey }: CookieOptions) {
 
   /**
    * The cookies of a request that may be ours. That of the session comes first, however many a page had the browser
-   * collect. A foreign name may be that of the former release or of a key that was removed since, or belong to another
-   * Dealbell at this host.
+   * collect. A foreign name may be that of a key that was removed since, or belong to another Dealbell at this host.
    */
   function of(c: Context) {
     const sent = (c.req.header('Cookie') ?? '').split(';').map((pair) => {

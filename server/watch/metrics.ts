@@ -3,7 +3,8 @@
 // read at each scrape (stored.ts).
 // No label holds a user, an account, a deal or a text of a provider: each has a short list of values.
 
-import { Counter, collectDefaultMetrics, Histogram, Registry } from '@prometheus-io/client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client'
+import project from '../../package.json' with { type: 'json' }
 import { statementsAsked } from '../database/statements.ts'
 import { addressFaults } from '../providers/read-address.ts'
 import { addressIds, chatIds, crmIds, type ProviderId } from '../providers/registry.ts'
@@ -11,6 +12,13 @@ import { addressIds, chatIds, crmIds, type ProviderId } from '../providers/regis
 /** Our own registry: others in this process may use the library's. */
 export const registry = new Registry()
 const registers = [registry]
+
+new Gauge({
+  name: 'dealbell_build_info',
+  help: 'Always 1. The label is the version of this process.',
+  labelNames: ['version'],
+  registers,
+}).set({ version: project.version }, 1)
 
 type WebhookOutcome =
   | 'stored'

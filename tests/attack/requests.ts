@@ -77,7 +77,7 @@ export function startFloods(
     }),
     startFlood(url, 'GET /api/…/callback, unknown state', 20, async (send, n) => {
       const path = `/api/${providers[n % 2]}/callback?code=${n}&state=${n}`
-      await send({ method: 'GET', path, headers: { Cookie: `dealbell=${n}` } })
+      await send({ method: 'GET', path, headers: { Cookie: `dealbell-0123abcd=${n}` } })
     }),
     // Each makes the server call the provider, and stores the used state.
     startFlood(url, 'GET /api/…/callback, own state', 10, async (send, n) => {
@@ -114,7 +114,7 @@ async function attackAddress(url: string, send: Send, n: number): Promise<void> 
   const { location } = await post(url, { answer: 'stand-in' })
   if (location === undefined) return
   const path = `/api${new URL(location).pathname}${new URL(location).search}`
-  for (const Cookie of [`dealbell=${n}`, cookie, cookie]) {
+  for (const Cookie of [`dealbell-0123abcd=${n}`, cookie, cookie]) {
     await send({ method: 'GET', path, headers: { Cookie } })
   }
 }

@@ -1,12 +1,21 @@
 import { spawnSync } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
 import { mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { parseAst } from 'vite'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import project from '../../package.json' with { type: 'json' }
 import { findSystemdAnalyze } from '../../scripts/programs.ts'
+import { databaseKinds, newFolder, newPostgresDatabase } from '../database.ts'
+import { makeNext } from '../next-release.ts'
+import { dealsIn, stageChange } from '../relay/hubspot-webhook.ts'
+import { openOutside } from '../relay/outside.ts'
+import { connectAccount, drained, startServer } from '../relay/process.ts'
 import { companyNetwork, launch } from '../server/program.ts'
 import { defaultSettings } from './build-page.ts'
+import { copyProject } from './copy-project.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 let folder: string
@@ -18,17 +27,10 @@ let path: string
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'dealbell-release-'))
-  // Such an umask hides new files from other users.
-  const make = ['-c', 'umask 077; exec "$@"', 'sh', process.execPath]
-  const made = spawnSync('sh', [...make, 'scripts/release.ts', '--to', folder], {
-    cwd: root,
-    env: { ...process.env, ...defaultSettings, VITEST: undefined },
-    encoding: 'utf8',
-  })
-  expect(made.status, made.stderr).toBe(0)
+  makeRelease(root)
   release = join(folder, 'a folder', 'dealbell')
   await mkdir(join(folder, 'a folder'), { mode: 0o700 })
-  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+  const { version } = project
   await rename(join(folder, `dealbell-${version}`), release)
   archive = join(folder, `dealbell-${version}.tar.gz`)
   path = join(folder, 'programs')
@@ -39,6 +41,18 @@ beforeAll(async () => {
     if (stdout !== '') await symlink(stdout.trim(), join(path, name))
   }
 }, 300_000)
+
+/** Writes the release of this project, and its archive, to the folder. */
+function makeRelease(project: string): void {
+  // Such an umask hides new files from other users.
+  const make = ['-c', 'umask 077; exec "$@"', 'sh', process.execPath]
+  const made = spawnSync('sh', [...make, 'scripts/release.ts', '--to', folder], {
+    cwd: project,
+    env: { ...process.env, ...defaultSettings, VITEST: undefined },
+    encoding: 'utf8',
+  })
+  expect(made.status, made.stderr).toBe(0)
+}
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
 test('a release starts without npm and without network, and serves the dashboard', async () => {
@@ -69,9 +83,13 @@ test('a release starts without npm and without network, and serves the dashboard
   expect(await run('relay', 'status')).toMatch(status)
   expect(await run('doctor')).toMatch(/exit 0$/)
   // The health checks of the containers. There, a shell finds `dealbell`.
-  const [Containerfile, compose] = await Promise.all(
-    ['Containerfile', 'compose.yaml'].map((file) => readFile(join(root, file), 'utf8')),
+  const [Containerfile, ofRelease, compose] = await Promise.all(
+    [join(root, 'Containerfile'), join(release, 'Containerfile'), join(root, 'compose.yaml')].map(
+      (file) => readFile(file, 'utf8'),
+    ),
   )
+  const installed = (text = '') => text.slice(text.indexOf('RUN install'))
+  expect(installed(ofRelease)).toBe(installed(Containerfile))
   const checks = [
     Containerfile?.match(/^HEALTHCHECK .* CMD (.*)/m)?.[1],
     compose?.match(/"CMD-SHELL", "(dealbell.*)"\]/)?.[1],
@@ -96,6 +114,74 @@ test('a release starts without npm and without network, and serves the dashboard
   // There is no npm beside a release.
   expect(await run('relay', 'unknown')).toMatch(/^Usage: dealbell relay status {3}what waits/)
 }, 180_000)
+
+describe('an unpacked tarball', () => {
+  let next: string
+  beforeAll(async () => {
+    const source = join(folder, 'next')
+    copyProject(source)
+    await symlink(join(root, 'node_modules'), join(source, 'node_modules'))
+    makeNext(source)
+    makeRelease(source)
+    next = unpacked('0.2.0')
+  }, 300_000)
+
+  function unpacked(version: string): string {
+    const to = join(folder, 'unpacked')
+    mkdirSync(to, { recursive: true })
+    const tar = ['-xzf', join(folder, `dealbell-${version}.tar.gz`), '-C', to]
+    expect(spawnSync('tar', tar).status).toBe(0)
+    return join(to, `dealbell-${version}`)
+  }
+
+  test.each(databaseKinds)(
+    'tells of changes on %s, and is upgraded while they come: none is lost or doubled',
+    async (kind) => {
+      const outside = await openOutside()
+      const database =
+        kind === 'PGlite' ? { folder: await newFolder() } : { url: await newPostgresDatabase() }
+      const start = (release: string) =>
+        startServer({ outside, database, release, env: { PATH: path } })
+      const former = await start(unpacked(project.version))
+      let server = former
+      onTestFinished(async () => {
+        clearInterval(telling)
+        await Promise.all([former.kill(), server.kill()])
+        await outside.close()
+      })
+      const portals = [0, 1, 2, 3, 4]
+      for (const portal of portals) await connectAccount(server, { portal, channel: `C${portal}` })
+      /** HubSpot tells again what was not stored. */
+      async function tell(deal: number): Promise<void> {
+        const change = stageChange(deal, { portal: deal % portals.length })
+        while ((await server.tell([change])) !== 204) await delay(100)
+      }
+      const told: Promise<void>[] = []
+      const telling = setInterval(() => told.push(tell(told.length)), 20)
+      const toldMore = async (count: number) => {
+        const enough = told.length + count
+        await vi.waitFor(() => expect(told.length).toBeGreaterThan(enough), 60_000)
+      }
+      await toldMore(50)
+      // A folder belongs to one process. On PostgreSQL, both work for a while.
+      if (kind === 'PGlite') await former.stop()
+      server = await start(next)
+      await toldMore(50)
+      await former.stop()
+      await toldMore(50)
+      clearInterval(telling)
+      await Promise.all(told)
+      expect(await drained(server, 60_000)).toMatchObject({
+        sent: told.length,
+        dead: 0,
+        ignored: 0,
+      })
+      expect(outside.posts.flatMap(dealsIn).toSorted((a, b) => a - b)).toEqual([...told.keys()])
+      expect(server.output.join('\n')).toMatch(/ 0\.2\.0 listens on /)
+    },
+    180_000,
+  )
+})
 
 test('a release contains what the server needs, and no tool of the development', async () => {
   const licenses = await readFile(join(release, 'licenses.txt'), 'utf8')

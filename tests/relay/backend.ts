@@ -105,7 +105,7 @@ export async function startBackend(
     const ends = { createdAt: new Date(), expiresAt: new Date(Date.now() + 1e12) }
     await database.insert(sessions).values({ tokenHash: sha256(token), userId, ...ends })
     const headers = {
-      Cookie: `__Host-dealbell=${token}`,
+      Cookie: `__Host-dealbell-0123abcd=${token}`,
       Origin: appUrl,
       'Sec-Fetch-Site': 'same-origin',
       ...init.headers,

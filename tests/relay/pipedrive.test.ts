@@ -341,7 +341,7 @@ test('the check of a broken connection reads no changelog', async () => {
   const { data } = newDeal('Deal', ben)
   const first = { success: true, data: { ...data, id: 1 } }
   fault.current = ({ path }) => (path.endsWith('/v2/deals/1') ? Response.json(first) : undefined)
-  const broken = { brokenSince: new Date(), brokenReason: 'invalid_grant', checkedAt: new Date(0) }
+  const broken = { brokenSince: new Date(), brokenReason: 'invalid_grant', checkAt: new Date(0) }
   await backend.database.update(connections).set(broken).where(isCrm)
   calls.length = 0
   const checks = createChecks(

@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import { type DeliveryCounts, operatorToken } from '../../server/activity/operator-answers.ts'
 import { inherited, launch } from '../server/program.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
@@ -14,6 +15,8 @@ export interface ServerOptions {
   encryptionKey?: string
   /** The folder of another version of the code. */
   version?: string
+  /** The folder of a release. */
+  release?: string
   nodeOptions?: string
   /** Further settings. */
   env?: Readonly<Record<string, string>>
@@ -48,7 +51,9 @@ export type ServerProcess = Awaited<ReturnType<typeof startServer>>
 /** Starts the whole server as a process of its own, which a test may kill. */
 export async function startServer(options: ServerOptions) {
   const env = serverEnv(options, await freePort())
-  const program = launch(['server/main.ts'], env, options.version ? { cwd: options.version } : {})
+  const program = options.release
+    ? launch(['start'], env, { program: join(options.release, 'bin/dealbell') })
+    : launch(['server/main.ts'], env, options.version ? { cwd: options.version } : {})
   const url = await program.listens().then(() => `http://127.0.0.1:${env.PORT}`)
 
   return {

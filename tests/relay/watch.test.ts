@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { sql } from 'drizzle-orm'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import project from '../../package.json' with { type: 'json' }
 import { watchRoutes } from '../../server/api/watch.ts'
 import { channels, connections, crmBudgets } from '../../server/database/schema.ts'
 import { deliveriesEnded, watchProcess } from '../../server/watch/metrics.ts'
@@ -47,6 +48,7 @@ describe.each(databaseKinds)('on %s, the metrics', (kind) => {
     await backend.tell([...changes([1]), unknown])
     const waiting = await scrape()
     expect(waiting.get('dealbell_deliveries_pending')).toBe(1)
+    expect(waiting.get(`dealbell_build_info{version="${project.version}"}`)).toBe(1)
     expect(waiting.get('dealbell_oldest_pending_seconds')).toBeGreaterThan(0)
     accept()
     await backend.settled()

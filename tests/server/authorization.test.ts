@@ -222,7 +222,7 @@ describe.each([
     // It keeps cookies: it has sent one, the state was begun with one, or it is too late.
     const params = await browser.authorize(provider)
     expect(await said(without, params)).toBe('nobody')
-    without.cookie = `dealbell=new.${'A'.repeat(43)}`
+    without.cookie = `dealbell-0123abcd=new.${'A'.repeat(43)}`
     expect(await said(without, params)).toBeNull()
     const again = await browser.authorize(provider)
     without.cookie = undefined

@@ -59,7 +59,7 @@ test('PORT in .env reaches the server and the proxy; a fault in the server is sh
   expect(await first.json()).toMatchObject({ status: 'ok' })
   await dev.said(/The dashboard is at/)
   expect(dev.output).toContain(`The dashboard is at http://localhost:${devPort}.`)
-  expect(dev.output).toContain(`The server listens on http://localhost:${port}\n`)
+  expect(dev.output).toContain(` listens on http://localhost:${port}\n`)
 
   const changed = join(project, 'server/app.ts')
   const line = (await readFile(changed, 'utf8')).split('\n').length + 1

@@ -81,7 +81,7 @@ test.each([
 
 test('an error of our own is a 500 without a word of what happened, and logged without its message', async () => {
   const database = harness.failingDatabase('postgres://user:SECRET@host')
-  const headers = { Cookie: 'dealbell=anything' }
+  const headers = { Cookie: 'dealbell-0123abcd=anything' }
   const answer = await harness.appWith({ database }).request('/api/hubspot/status', { headers })
   const text = await answer.clone().text()
   expect(await refusal(answer)).toBe('500 internal')

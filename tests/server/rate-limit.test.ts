@@ -70,7 +70,7 @@ describe('a flood from one address', () => {
     const statuses = await send(times, (n) => fromAddress(counting, addressOf(n)).request('/'))
     expect(statuses).toEqual({ 200: times })
     const limited = harness.appWith({ limits })
-    const invented = { headers: { Cookie: `dealbell=${'A'.repeat(43)}` } }
+    const invented = { headers: { Cookie: `dealbell-0123abcd=${'A'.repeat(43)}` } }
     const again = await fromAddress(limited, addressOf(9_999)).request(unknownPath, invented)
     expect(again.status).toBe(429)
     expect((await fromAddress(limited, elsewhere).request(unknownPath)).status).toBe(404)

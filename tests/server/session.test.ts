@@ -60,7 +60,7 @@ describe('a session', () => {
     expect(rows).toContain(browser.tokenHash())
     expect(rows).not.toContain(token)
     const thief = openBrowser(harness)
-    thief.cookie = `dealbell=${browser.tokenHash()}`
+    thief.cookie = `dealbell-0123abcd=${browser.tokenHash()}`
     expect(await thief.rules()).toEqual({ rules: [] })
   })
 
@@ -197,12 +197,11 @@ describe('cookies of others at this host', () => {
   })
 
   test.each<[string, (own: string, token: string) => string]>([
-    ['of the former release', (_, token) => `dealbell=${token}`],
     ['of a key that was removed', (_, token) => `dealbell-0123abcd=${token}`],
-    ['beside a foreign one of the former name', (own) => `dealbell=${foreign}; ${own}`],
+    ['beside one of another installation', (own) => `dealbell-0123abcd=${foreign}; ${own}`],
     [
-      'of the former name beside a foreign one',
-      (_, token) => `dealbell=${foreign}; dealbell=${token}`,
+      'of a key that was removed beside one of another installation',
+      (_, token) => `dealbell-89abcdef=${foreign}; dealbell-0123abcd=${token}`,
     ],
     ['beside a foreign one of the own name', (own) => `${own.split('=')[0]}=${foreign}; ${own}`],
     [
@@ -215,7 +214,10 @@ describe('cookies of others at this host', () => {
       (own) =>
         `${Array.from({ length: 60 }, (_, n) => `${own.split('=')[0]}-${n + 1e7}=new.${foreign}`).join('; ')}; ${own}`,
     ],
-    ['beside one of a browser without a session', (own) => `dealbell=new.${foreign}; ${own}`],
+    [
+      'beside one of a browser without a session',
+      (own) => `dealbell-0123abcd=new.${foreign}; ${own}`,
+    ],
   ])('keep nobody from being signed in: the own one %s', async (_, headerOf) => {
     const headers = { Cookie: headerOf(browser.cookie ?? '', tokenOf(browser)) }
     const answer = await harness.app.request('/api/notifications/rules', { headers })
@@ -223,8 +225,8 @@ describe('cookies of others at this host', () => {
   })
 
   test.each<[string, (own: string, token: string) => string]>([
-    ['begun before an upgrade', (_, token) => `dealbell=${token}`],
-    ['beside that of another installation', (own) => `dealbell=new.${foreign}; ${own}`],
+    ['begun before a key was removed', (_, token) => `dealbell-0123abcd=${token}`],
+    ['beside that of another installation', (own) => `dealbell-0123abcd=new.${foreign}; ${own}`],
   ])('do not disturb an authorization %s', async (_, headerOf) => {
     const fresh = openBrowser(harness)
     const params = await fresh.authorize('slack')
@@ -238,11 +240,14 @@ describe('cookies of others at this host', () => {
     const token = tokenOf(browser)
     const thief = openBrowser(harness)
     thief.cookie = browser.cookie
-    browser.cookie = `dealbell-0123abcd=${foreign}; dealbell=${token}`
+    browser.cookie = `dealbell-0123abcd=${foreign}; dealbell-89abcdef=${token}`
     const answer = await browser.call('/api/session', { method: 'DELETE' })
     const own = thief.cookie?.split('=')[0]
     const removed = '; Max-Age=0; Path=/; HttpOnly; SameSite=Strict'
-    expect(answer.headers.getSetCookie()).toEqual([`${own}=${removed}`, `dealbell=${removed}`])
+    expect(answer.headers.getSetCookie()).toEqual([
+      `${own}=${removed}`,
+      `dealbell-89abcdef=${removed}`,
+    ])
     expect(await isSignedIn(thief)).toBe(false)
     expect(await harness.database.$count(sessions)).toBe(0)
   })
@@ -290,7 +295,7 @@ describe('the person of a session', () => {
       for (const [shown, person, cookie] of [
         ['nobody', own, browser.cookie],
         ['0123456789abcdef', own, browser.cookie],
-        [own, 'nobody', 'dealbell=ended'],
+        [own, 'nobody', 'dealbell-0123abcd=ended'],
       ] as const) {
         browser.cookie = cookie
         const answer = await write(path, method, shown)

@@ -399,7 +399,7 @@ async function setUp(database: SimulatedDatabase, time: Time, faults: readonly F
     /** A call of the browser of the nth user of the crowd. */
     async call(n: number, path: string, method: string): Promise<void> {
       const headers = {
-        Cookie: `__Host-dealbell=crowd-${n}`,
+        Cookie: `__Host-dealbell-0123abcd=crowd-${n}`,
         Origin: appUrl,
         'Sec-Fetch-Site': 'same-origin',
       }

@@ -78,7 +78,7 @@ export function createPeople({
       const answer = await processes.request((index + n) % plan.processes, path, {
         ...init,
         headers: {
-          Cookie: `__Host-dealbell=${user.cookie}`,
+          Cookie: `__Host-dealbell-0123abcd=${user.cookie}`,
           Origin: appUrl,
           'Sec-Fetch-Site': 'same-origin',
           ...init.headers,

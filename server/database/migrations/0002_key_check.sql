@@ -1,4 +1,0 @@
-CREATE TABLE "key_check" (
-	"id" integer PRIMARY KEY NOT NULL,
-	"sealed" text NOT NULL
-);

@@ -1,1 +1,0 @@
-ALTER TABLE "channels" ADD COLUMN "waits_since" timestamp with time zone DEFAULT now() NOT NULL;

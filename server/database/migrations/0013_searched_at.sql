@@ -1,1 +1,0 @@
-ALTER TABLE "crm_accounts" ADD COLUMN "searched_at" timestamp with time zone DEFAULT now() NOT NULL;

@@ -1,1 +1,0 @@
-CREATE INDEX "deliveries_claimed" ON "deliveries" USING btree ("user_id") WHERE sending_until is not null;

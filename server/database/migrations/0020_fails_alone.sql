@@ -1,2 +1,0 @@
-ALTER TABLE "deliveries" ADD COLUMN "alone" boolean DEFAULT false NOT NULL;--> statement-breakpoint
-CREATE INDEX "deliveries_alone" ON "deliveries" USING btree ("channel","occurred_at","id") WHERE state = 'pending' and alone;

@@ -1,1 +1,0 @@
-ALTER TABLE "connections" ADD COLUMN "webhook_id" text;
