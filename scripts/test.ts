@@ -1,4 +1,4 @@
-// `npm test` runs the main tests, in two to five minutes. `npm run test:all` runs every test.
+// `npm test` runs the main tests. `npm run test:all` runs every test.
 // Both run Vitest once, and then Playwright.
 import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync, rmSync } from 'node:fs'
@@ -18,6 +18,12 @@ import {
 const root = join(import.meta.dirname, '..')
 const runsAll = process.argv.includes('--all')
 const isCi = Boolean(process.env.CI)
+
+console.log(
+  runsAll
+    ? 'All tests: Vitest, then the browsers, then an attack. On two cores, this takes about 15 minutes.'
+    : 'The main tests: Vitest, then Chromium. On two cores, this takes about two minutes.',
+)
 
 const results: Array<{ name: string; passed: boolean; durationMs: number }> = []
 /** A JUnit report of the part that runs, so that the end of a long log names what failed. */

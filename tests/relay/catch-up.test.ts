@@ -14,7 +14,6 @@ import {
   minute,
   moved,
   open,
-  openInbox,
   outside,
   portal,
   range,
@@ -83,26 +82,6 @@ describe.each(databaseKinds)('on %s', (kind) => {
     (await backend.database.select().from(dealEvents).orderBy(dealEvents.id)).map(
       ({ dealId, value, foundBy }) => `${dealId} ${value} ${foundBy}`,
     )
-
-  test('a webhook and a search that store the same change at once store it once', async () => {
-    await connectUser()
-    const inbox = openInbox()
-    const deals = range(1, 30)
-    const at = ago(20 * minute)
-    const missed = { accountId: String(portal), property: 'stage', value: 'next' } as const
-    const occurredAt = new Date(at)
-    await Promise.all(
-      deals.flatMap((deal) => {
-        const webhook = () => backend.tell([stageChange(deal, { portal, at: at + 500 })])
-        const found = { ...missed, dealId: String(deal), occurredAt }
-        const search = () => inbox.storeFound('hubspot', [{ ...found, key: `found ${deal}` }], 0)
-        const both = [search, webhook, search]
-        return (deal % 2 ? both : both.toReversed()).map((store) => store())
-      }),
-    )
-    expect(await backend.database.$count(dealEvents)).toBe(deals.length)
-    expect(await backend.database.$count(deliveries)).toBe(deals.length)
-  })
 
   test('a young change is left to its webhook, and nobody gets a change from before the connection', async () => {
     await connectUser()

@@ -1,6 +1,6 @@
 import { eq } from 'drizzle-orm'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { connections, dealEvents } from '../../server/database/schema.ts'
+import { connections, dealEvents, deliveries } from '../../server/database/schema.ts'
 import { createChecks } from '../../server/people/checks.ts'
 import type { DealEvent } from '../../server/providers/deal.ts'
 import type { Crm } from '../../server/providers/provider.ts'
@@ -25,7 +25,7 @@ import {
   tell,
   webhooks,
 } from './pipedrive-company.ts'
-import { ago, backend, day, minute, openInbox, range, second, soon } from './shared.ts'
+import { ago, backend, day, minute, openInbox, outside, range, second, soon } from './shared.ts'
 
 await shareCompany()
 
@@ -318,13 +318,27 @@ test('a stage change costs each user at most two tokens, and a search without ch
       expect(spentBy(user)).toBeLessThanOrEqual(2)
     }
   }
-  // Several at once, which one message tells.
+  // Several that wait behind another one, so that one message tells them.
+  const accepted = Promise.withResolvers<undefined>()
+  onTestFinished(() => {
+    outside.answerPost = () => undefined
+  })
+  outside.answerPost = () => accepted.promise
+  const posted = outside.calls.length
+  edit(deal, { stage_id: 11 })
+  await vi.waitFor(() => expect(outside.calls).toHaveLength(posted + people.length))
   const some = range(1, 6).map((n) => newDeal(`Deal ${n}`, ben))
   for (const each of some) each.data = { ...each.data, person_id: null }
-  calls.length = 0
   for (const each of some) edit(each, { stage_id: 11 })
+  const waiting = eq(deliveries.state, 'pending')
+  await vi.waitFor(async () => {
+    const count = people.length * (1 + some.length)
+    expect(await backend.database.$count(deliveries, waiting)).toBe(count)
+  })
+  calls.length = 0
+  accepted.resolve(undefined)
   for (const { id, user } of people) {
-    expect(await ends(id, 12)).toEqual(sent(11))
+    expect(await ends(id, 13)).toEqual(sent(12))
     expect(spentBy(user)).toBeLessThanOrEqual(2 * some.length)
   }
   await search()
