@@ -66,10 +66,10 @@ async function filesIn(folder: string, under = ''): Promise<string[]> {
   return files
 }
 
-/** A build of a former version has no list. Then all files are of it. */
+/** The files of the build that is replaced. */
 async function formerFiles(folder: string): Promise<ReadonlySet<string>> {
-  const info = await readFile(join(folder, infoFile), 'utf8').catch(() => '{}')
-  return new Set(JSON.parse(info).files ?? (await filesIn(folder)))
+  const info = await readFile(join(folder, infoFile), 'utf8').catch(() => '{"files":[]}')
+  return new Set(JSON.parse(info).files)
 }
 
 /**

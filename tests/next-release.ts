@@ -24,21 +24,26 @@ DROP INDEX "deal_events_received";`,
 export const nextIndexes = ['deliveries_made_up', 'deal_events_arrived']
 export const droppedIndex = 'deal_events_received'
 
-/** Makes a made-up next release of a copy of the code: two migrations more, and tables that need them. */
+export const nextVersion = '99.0.0'
+
+/** Makes a made-up next release of a copy of the code: two migrations more, and a schema that needs them. */
 export function makeNext(project: string): void {
-  change(project, 'package.json', (text) => text.replace(/"version": ".*"/, '"version": "0.2.0"'))
-  change(project, 'server/database/schema.ts', (text) =>
-    text
-      .replace("finishedAt: time('finished_at'),", "$&\n    madeUp: text('made_up').notNull(),")
-      .replace("dueAt: time('due_at'),", "$&\n    madeUp: text('made_up'),"),
+  change(project, 'package.json', (text) =>
+    text.replace(/"version": ".*"/, `"version": "${nextVersion}"`),
   )
+  for (const [after, column] of [
+    ["finishedAt: time('finished_at'),", "madeUp: text('made_up').notNull(),"],
+    ["dueAt: time('due_at'),", "madeUp: text('made_up'),"],
+  ] as const) {
+    change(project, 'server/database/schema.ts', (text) => text.replace(after, `$&\n    ${column}`))
+  }
   const folder = 'server/database/migrations'
   change(project, `${folder}/meta/_journal.json`, (text) => {
-    const journal: { entries: Array<{ idx: number; when: number }> } = JSON.parse(text)
+    const journal: { entries: object[] } = JSON.parse(text)
     for (const { tag, sql } of migrations) {
       writeFileSync(join(project, folder, `${tag}.sql`), sql)
-      const last = journal.entries.at(-1) ?? { idx: 0, when: 0 }
-      journal.entries.push({ ...last, idx: last.idx + 1, when: last.when + 1, ...{ tag } })
+      const idx = journal.entries.length
+      journal.entries.push({ ...journal.entries[0], idx, when: Date.now() + idx, tag })
     }
     return JSON.stringify(journal)
   })

@@ -106,7 +106,7 @@ function inWords(error: unknown): unknown {
   // duplicate_table: this also means an index.
   if (errorCode(error) !== '42P07') return error
   return new Refused(
-    `The database has tables that this release of Dealbell has not made: ${Object(error).message}. Give it a database of its own.`,
+    `The database has tables that this release of Dealbell has not made: ${Object(error).message}. Give Dealbell an empty database.`,
   )
 }
 

@@ -197,7 +197,7 @@ const ownDeadReasons = [
 /** A delivery may also wait for one of these. `paused`: the operator lets its account wait. */
 const waitingReasons = [
   ...['paused', 'rate_limited'],
-  ...crmIds.flatMap((crm) => [`${crm}_rate_limited`, `${crm}_budget`]),
+  ...crmIds.map((crm) => `${crm}_rate_limited`),
 ]
 
 type BrokenReasons = Readonly<

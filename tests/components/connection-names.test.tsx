@@ -24,6 +24,17 @@ test.each([
   expect(textContent).toBe(`SlackConnected · Acme · ${words}`)
 })
 
+test.each([
+  ['#deals', 'Open #deals'],
+  [undefined, 'Open Slack'],
+])('a stand-in whose channel is %s has the link %s', async (channel, name) => {
+  openApp()
+  const standIns = { slack: '/sandbox/slack' }
+  server.use(http.get('*/health', () => HttpResponse.json({ status: 'ok', standIns })))
+  answerStatus('slack', { connected: true, channel })
+  expect(await screen.findByRole('link', { name })).toHaveAttribute('href', standIns.slack)
+})
+
 test('a connection of which messages may be late says so to everybody, but only while it is connected', async () => {
   const late = 'Changes in HubSpot may arrive up to an hour late.'
   const account = 'acme.example'

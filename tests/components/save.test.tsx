@@ -246,7 +246,7 @@ describe('ticks that are not saved when the user clicks Connect', () => {
 
   test.each([
     ['are no longer offered', 'ann', '["ann",{"rule-of-yesterday":true}]'],
-    ['are of a former release', 'ann', '["ann",[],["deal-stage-changed"]]'],
+    ['have another form', 'ann', '["ann",[],["deal-stage-changed"]]'],
     ['belong to another person', 'bob', undefined],
     ['are no JSON', 'ann', '{'],
   ])('are dropped when they %s', async (_why, after, stored) => {

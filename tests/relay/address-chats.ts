@@ -26,8 +26,8 @@ export interface AddressCase {
   /** Each is another channel of the same account. */
   elsewhere?: string[]
   wrong: (readonly [fault: AddressProblem['fault'], address: string, part?: string])[]
-  /** What an address of the first form that the chat had is stored with. Nobody may lose this channel. */
-  former: [address: string, channel: string]
+  /** What an address is stored with since 0.1.0. Nobody may lose this channel. */
+  stored: [address: string, channel: string]
   read(json: object): Shown
   /** How many letters a message may have at least. */
   longest: number
@@ -125,9 +125,9 @@ export const cases: AddressCase[] = [
       ['path', `${teamsHost}${direct}/flows/${id}/run${query}`, `${direct}/flows/…/run`],
       ['path', `${teamsHost}/workflows/${id}/run${query}`, '/run'],
     ],
-    former: [
+    stored: [
       `${teamsHost}:443${direct}/workflows/${id}/triggers/manual/paths/invoke?sig=a`,
-      'microsoft-teams:ab56eba6518754bb4c4a9e08c283f924/ab56eba6518754bb4c4a9e08c283f924',
+      'microsoft-teams:3eb1bd439947eb762998e566ccc2e099/3eb1bd439947eb762998e566ccc2e099',
     ],
     read: readCard,
     longest: 15_000,
@@ -198,7 +198,7 @@ export const cases: AddressCase[] = [
       ['path', space.replace('messages', 'members').concat('?key=a&token=b'), '/v1/members'],
       ['path', `${space}/1?key=a&token=b`, '/v1/1'],
     ],
-    former: [`${space}?key=AIza-x_1&token=a-B_c%3D`, 'google-chat:AAQA-b_1/AAQA-b_1'],
+    stored: [`${space}?key=AIza-x_1&token=a-B_c%3D`, 'google-chat:AAQA-b_1/AAQA-b_1'],
     read: readGoogleCard,
     longest: 15_000,
     unknown: { answer: { body: { error: { status: 'UNHEARD' } } }, reason: 'UNHEARD' },
@@ -245,7 +245,7 @@ export const cases: AddressCase[] = [
       ['spelling', hook.replace('/hooks', '/..;/hooks'), '/..;'],
       ['spelling', hook.replace('/hooks', '/.;x/hooks')],
     ],
-    former: [
+    stored: [
       hook.replace('/hooks', '/mattermost/hooks'),
       'mattermost:chat.example.com/a03e27ecbaa109fc9f6f2cfd4696c5bb',
     ],
@@ -325,7 +325,7 @@ export const cases: AddressCase[] = [
       ['path', 'https://discord.com/channels/1/2', '/channels/1/2'],
       ['path', 'https://discord.com/'],
     ],
-    former: [
+    stored: [
       `https://canary.discord.com${discordHook.replace('/api/', '/api/v10/')}`,
       'discord:1234567890123456789/1234567890123456789',
     ],

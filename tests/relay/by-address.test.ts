@@ -138,9 +138,9 @@ describe.each(cases.map((each) => [each.chat.id, each] as const))('%s', (_, each
     for (const one of others) expect(one.accountId).toBe(found[0]?.accountId)
     const channels = [...found, ...others].map((one) => one.channelId)
     expect(new Set(channels).size).toBe(elsewhere.length + 1)
-    const [address, channel] = each.former
-    const former = chat.account(of(address))
-    expect(`${former.accountId}/${former.channelId}`).toBe(channel)
+    const [address, channel] = each.stored
+    const stored = chat.account(of(address))
+    expect(`${stored.accountId}/${stored.channelId}`).toBe(channel)
     expect(byAddress?.problemWith(address)).toBeUndefined()
   })
 

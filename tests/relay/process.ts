@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { type DeliveryCounts, operatorToken } from '../../server/activity/operator-answers.ts'
+import { newFolder } from '../database.ts'
 import { inherited, launch } from '../server/program.ts'
 import { appUrl, clientSecret, signedWebhook } from './hubspot-webhook.ts'
 import type { Outside } from './outside.ts'
-import { freePort } from './postgres.ts'
 
 export const serverKey = Buffer.from('a key that is long enough, 32 B.')
 
@@ -50,11 +50,14 @@ export type ServerProcess = Awaited<ReturnType<typeof startServer>>
 
 /** Starts the whole server as a process of its own, which a test may kill. */
 export async function startServer(options: ServerOptions) {
-  const env = serverEnv(options, await freePort())
+  const env = serverEnv(options, 0)
   const program = options.release
-    ? launch(['start'], env, { program: join(options.release, 'bin/dealbell') })
+    ? launch(['start'], env, {
+        program: join(options.release, 'bin/dealbell'),
+        cwd: await newFolder(),
+      })
     : launch(['server/main.ts'], env, options.version ? { cwd: options.version } : {})
-  const url = await program.listens().then(() => `http://127.0.0.1:${env.PORT}`)
+  const url = (await program.listens()).replace('localhost', '127.0.0.1')
 
   return {
     url,

@@ -13,7 +13,7 @@ const vault = createVault([newKey])
 const row = 'connections.secrets:user:hubspot'
 
 describe('a sealed value', () => {
-  test('of an earlier release still opens', () => {
+  test('that 0.1.0 has sealed opens', () => {
     const sealed =
       'v1.8aca2b9bcc9a.EvyvnqLzlYelU5zG.IMLtrxKO660ayIAFthMnhQ.eNpUYDDM3DOx61sJFmIjKoUiZdD2GyoXJ49h'
     expect(vault.open(sealed, row)).toBe('token of an earlier release')

@@ -54,12 +54,10 @@ export const teams: AddressChat = {
   // The connector posts 300 messages in 300 seconds for one person, whose other workflows share that.
   pace: { channelMs: 2_000, perSecond: 0.5, burst: 1 },
   fits: (message) => Buffer.byteLength(JSON.stringify(card(message))) <= mostBytes,
-  // Two addresses of one workflow are one channel. Nothing else is known of it. The hash is of the path as it was before
-  // 'cu/22', so that earlier connections keep their channel.
+  // Two addresses of one workflow are one channel. Nothing else is known of it.
   account({ pathname }) {
-    const id = workflow.exec(pathname)?.[1]?.toLowerCase()
-    const path = `/powerautomate/automations/direct/workflows/${id}/triggers/manual/paths/invoke`
-    const channelId = hash('sha256', path, 'hex').slice(0, 32)
+    const id = workflow.exec(pathname)?.[1]?.toLowerCase() ?? ''
+    const channelId = hash('sha256', id, 'hex').slice(0, 32)
     return { accountId: `microsoft-teams:${channelId}`, channelId }
   },
 }
