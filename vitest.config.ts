@@ -13,6 +13,7 @@ const testAllOnly = [
   'tests/build/hosting.test.ts',
   'tests/build/production-install.test.ts',
   'tests/build/release.test.ts',
+  'tests/components/hostile-strings.test.tsx',
   'tests/relay/alone.test.ts',
   'tests/relay/catch-up.test.ts',
   'tests/relay/crash.test.ts',

@@ -21,8 +21,8 @@ const isCi = Boolean(process.env.CI)
 
 console.log(
   runsAll
-    ? 'All tests: Vitest, then the browsers, then an attack. On two cores, this takes about 15 minutes.'
-    : 'The main tests: Vitest, then Chromium. On two cores, this takes about two minutes.',
+    ? 'All tests: Vitest, then the browsers, then an attack. On two cores, this takes 15 to 30 minutes.'
+    : 'The main tests: Vitest, then Chromium. On two cores, this takes two to four minutes.',
 )
 
 const results: Array<{ name: string; passed: boolean; durationMs: number }> = []

@@ -54,6 +54,7 @@ describe('HubSpot is called for', () => {
       dealstage: [
         { value: 'b', timestamp: time, sourceType: 'CRM_UI' },
         { value: 'a', timestamp: '2026-02-01T12:00:00Z', sourceType: 'CRM_UI' },
+        { value: null, timestamp: '2026-01-01T12:00:00Z', sourceType: 'CRM_UI' },
       ],
     },
     createdAt: time,
@@ -71,6 +72,7 @@ describe('HubSpot is called for', () => {
     closeDate: new Date(time),
     linked: undefined,
     history: [
+      { value: '', at: new Date('2026-01-01T12:00:00Z') },
       { value: 'a', at: new Date('2026-02-01T12:00:00Z') },
       { value: 'b', at: new Date(time) },
     ],
