@@ -96,10 +96,11 @@ test.skipIf(process.platform === 'win32')(
   'a limit of open files that is too low is named at the first start, and the next start begins anew',
   async () => {
     const DATA_DIR = join(await newFolder(), 'data')
-    const limited = 'ulimit -n 120; exec "$0" server/main.ts'
+    const limited = 'ulimit -n 80; exec "$0" server/main.ts'
     const env = { PATH: process.env.PATH, DATA_DIR, SERVE_DASHBOARD: 'false', PORT: '0' }
-    const { stderr } = spawnSync('sh', ['-c', limited, process.execPath], { env, encoding: 'utf8' })
-    expect(stderr).toContain('a process may have only 120 open files here')
+    const options = { env, encoding: 'utf8', timeout: 60_000 } as const
+    const { stderr } = spawnSync('sh', ['-c', limited, process.execPath], options)
+    expect(stderr).toContain('a process may have only 80 open files here')
     await startIn(undefined, DATA_DIR).listens()
   },
 )
