@@ -43,11 +43,11 @@ beforeAll(async () => {
 }, 300_000)
 
 /** Writes the release of this project, and its archive, to the folder. */
-function makeRelease(project: string): void {
+function makeRelease(source: string): void {
   // Such an umask hides new files from other users.
   const make = ['-c', 'umask 077; exec "$@"', 'sh', process.execPath]
   const made = spawnSync('sh', [...make, 'scripts/release.ts', '--to', folder], {
-    cwd: project,
+    cwd: source,
     env: { ...process.env, ...defaultSettings, VITEST: undefined },
     encoding: 'utf8',
   })
